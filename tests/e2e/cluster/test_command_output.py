@@ -233,24 +233,24 @@ def test_no_such_cluster(prompt: Prompt, command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "code", "sentence", "lists"),
+    ("command", "code_for_name", "sentence", "lists"),
     [
-        ("list", 0, "no cluster{} in {}{}", "clusters"),
+        ("list", EXIT_NO_CLUSTER, "no cluster{} in {}{}", "clusters"),
         ("delete-bucket", 0, "no cluster{} has made a bucket in {}", "buckets"),
         ("delete-storage", 0, "no cluster{} has left a file system in {}", "file_systems"),
     ],
 )
 def test_lists_are_empty_in_a_wrong_region_and_for_no_such_cluster(
-    prompt: Prompt, command: str, code: int, sentence: str, lists: str
+    prompt: Prompt, command: str, code_for_name: int, sentence: str, lists: str
 ) -> None:
-    for option, value, named, region, advice in (
-        ("--region", WRONG_REGION, "", WRONG_REGION, "; cdk deploy creates one"),
-        ("--cluster", "two", " 'two'", REGION, ""),
+    for option, value, code, named, region, advice in (
+        ("--region", WRONG_REGION, 0, "", WRONG_REGION, "; cdk deploy creates one"),
+        ("--cluster", "two", code_for_name, " 'two'", REGION, ""),
     ):
         own = Prompt(capture=prompt.capture, options=[option, value])
         answer = own.run([command])
         assert (answer.code, answer.error) == (code, sentence.format(named, region, advice))
-        assert own.json([command])[lists] == []
+        assert own.json([command], code=code)[lists] == []
 
 
 def test_why_and_up_in_a_wrong_region(prompt: Prompt) -> None:
