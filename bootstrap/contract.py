@@ -1,6 +1,7 @@
 """Define every name that two parts of the product share. It imports no other module, so any package may import it.
 
-Do not change the host names, the workers file or the ``DEEPLEARNING_*`` variables: deeplearning-cfn scripts use them.
+Do not change the host names, the workers file, ``EFS_MOUNT`` or the ``DEEPLEARNING_WORKER*`` variables: scripts for
+deeplearning-cfn use them.
 """
 
 from typing import Final, Literal
@@ -119,7 +120,7 @@ BUCKET_VARIABLE: Final = "DEEPLEARNING_BUCKET"
 """Name of the cluster's bucket, for data that must outlive the nodes and the cluster."""
 SHARED_VARIABLE: Final = "DEEPLEARNING_SHARED"
 EFS_MOUNT_VARIABLE: Final = "EFS_MOUNT"  # deeplearning-cfn's name for the same directory
-CONNECTION_IDLE_VARIABLE: Final = "DEEPLEARNING_KEEP_S"
+CONNECTION_IDLE_VARIABLE: Final = "DEEPLEARNING_CONNECTION_IDLE_S"
 """Seconds for which ``launch`` keeps idle connections; 0 disables this."""
 
 # ---- secrets of ranks ----

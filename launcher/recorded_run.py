@@ -93,13 +93,11 @@ async def run_until_signal(
         pool=pool,
     )
     queue_context = QueueContext(job_id=recorder.job_id, jobs_dir=jobs_dir, streams=streams, observer=recorder)
-    job_task = asyncio.ensure_future(
-        run_in_queue(
-            job,
-            queue_context,
-            run_on_nodes=lambda job, has_waited: run_with_restarts(job, replace(context, has_waited=has_waited)),
-        )
-    )
+
+    async def run_on_nodes(allocated_job: JobSpec, has_waited: bool) -> Failure | None:
+        return await run_with_restarts(allocated_job, replace(context, has_waited=has_waited))
+
+    job_task = asyncio.ensure_future(allocate_and_run(job, queue_context, run_on_nodes=run_on_nodes))
     lock_toucher = asyncio.ensure_future(recorder.touch_lock_forever())
     received: list[signal.Signals] = []
 
@@ -124,7 +122,7 @@ async def run_until_signal(
         lock_toucher.cancel()
 
 
-async def run_in_queue(
+async def allocate_and_run(
     job: JobSpec, queue_context: QueueContext, *, run_on_nodes: Callable[[JobSpec, bool], Awaitable[Failure | None]]
 ) -> Failure | None:
     """Allocate the job's nodes and run it there; a job with --wait waits again if they turn out to be in use.
@@ -138,7 +136,7 @@ async def run_in_queue(
         try:
             return await run_on_nodes(await turn.wait_and_allocate(), turn.has_waited)
         except BusyError as error:
-            turn.try_later(error)
+            turn.requeue(error)
 
 
 def stopped_by(number: signal.Signals) -> Failure:

@@ -229,13 +229,13 @@ class DeepLearningCluster(Construct):
 
     def _configure_node_groups(self) -> None:
         """Give both groups their user data and dependencies, and the master the team's keys."""
-        for group in (self.master, self.workers):
-            group.set_user_data(node_config(self, group), self.bundle.source)
+        for node_group in (self.master, self.workers):
+            node_group.set_user_data(node_config(self, node_group), self.bundle.source)
             # Nodes of an earlier deploy may still use the EFA security group and the placement group.
-            group.group.node.add_dependency(self.security_groups.efa_group, self.placement_group)
+            node_group.asg.node.add_dependency(self.security_groups.efa_group, self.placement_group)
             if self.props.private:
                 # An SSM agent that is denied at its first attempt waits for minutes before the next.
-                group.group.node.add_dependency(self.roles)
+                node_group.asg.node.add_dependency(self.roles)
         self.master.tag_keys(self.props.team_keys)
 
     def _master_template(self, template: NodeTemplate) -> NodeTemplate:

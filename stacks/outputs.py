@@ -39,8 +39,8 @@ def _outputs(cluster: "DeepLearningCluster") -> dict[str, str]:
     private = {contract.PRIVATE_OUTPUT: "true"} if cluster.props.private else {}
     return {
         **private,
-        contract.MASTER_GROUP_OUTPUT: cluster.master.group.auto_scaling_group_name,
-        contract.WORKER_GROUP_OUTPUT: cluster.workers.group.auto_scaling_group_name,
+        contract.MASTER_GROUP_OUTPUT: cluster.master.asg.auto_scaling_group_name,
+        contract.WORKER_GROUP_OUTPUT: cluster.workers.asg.auto_scaling_group_name,
         contract.ADMIN_SECURITY_GROUP_OUTPUT: cluster.security_groups.admin_ssh.security_group_id,
         contract.CLUSTER_NAME_OUTPUT: cluster.props.cluster_name,
         contract.TABLE_OUTPUT: cluster.table.table_name,

@@ -163,8 +163,8 @@ class BackendFactory:
 
 
 MODULES: Final = {
-    "torch": "trainer.torch_backend.connect",
-    "mxnet": "trainer.mxnet_backend.connect",
+    "torch": "trainer.torch_backend.create_backend",
+    "mxnet": "trainer.mxnet_backend.create_backend",
     "horovod": "trainer.mxnet_backend.horovod",
 }
 """Module of each framework, with a function ``backend_factory(config, environment)``."""

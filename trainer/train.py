@@ -30,7 +30,7 @@ from trainer.data.batches import Augmentation, Batch, LoadBatch, epoch_batches
 from trainer.data.check_same_data import check_same_data
 from trainer.data.dataset import Dataset
 from trainer.data.open_dataset import open_data
-from trainer.data.sampling import epoch_end, step_seed
+from trainer.data.sampling import epoch_length, step_seed
 from trainer.distributed.all_gather import all_gather
 from trainer.distributed.data_parallel import DataParallelGroup, data_parallel_layout, warn_if_independent
 from trainer.distributed.launcher_check import check_launcher, choose_kv_store, is_server
@@ -43,7 +43,7 @@ from trainer.metrics.step_timer import describe_slowest, format_shares, mean
 from trainer.progress import Progress
 from trainer.signals import Signals, unblock_signals
 from trainer.timeouts import shutdown_timeout_s
-from trainer.validation import count_correct_validation
+from trainer.validation import validate
 
 log = logging.getLogger(__name__)
 
@@ -194,7 +194,7 @@ class Trainer:
                 log.info("Epoch[%d] time per phase: %s", epoch, format_shares(result.phases))
                 if result.slowest is not None:
                     log.warning("Epoch[%d] %s", epoch, result.slowest)
-                self.writers.write(result.metrics, epoch=epoch, samples=(epoch + 1) * self.end_of_epoch())
+                self.writers.write(result.metrics, epoch=epoch, samples=(epoch + 1) * self.samples_per_epoch())
             log.info("Epoch[%d] weights=%s", epoch, digest(self.backend.weights()))
             progress = Progress(run_started_at=start.run_started_at, epoch=epoch + 1)
             if progress.epoch < self.config.num_epochs:
@@ -205,14 +205,14 @@ class Trainer:
         """Train from ``progress`` to the end of its epoch, and validate."""
         backend, dp = self.backend, self.dp
         started = self.clock()
-        end = self.end_of_epoch(resumed_at=progress.samples)
+        end = self.samples_per_epoch(resumed_at=progress.samples)
         samples_trained = end - progress.samples
         progress, own_correct = self.train_steps(progress, end=end)
         seconds = self.clock() - started
 
         # Gather before validation: with dist_async, all ranks finish the epoch here and load equal weights.
         phases = all_gather(backend, backend.timer.read_and_reset(), dp=dp)
-        own_val_correct = count_correct_validation(
+        own_val_correct = validate(
             backend, self.load_batch, self.data.validation, dp=dp, global_batch_size=self.global_batch_size
         )
         train_correct, val_correct = backend.all_reduce([own_correct, own_val_correct])
@@ -266,7 +266,8 @@ class Trainer:
                 if pace := speedometer.add(samples=len(labels), correct=result.correct):
                     log.info("Epoch[%d] Batch [%d] %s", epoch, step, pace)
                     metrics = {"train/loss": result.loss_sum / global_size, **pace.metrics}
-                    self.writers.write(metrics, epoch=epoch, samples=epoch * self.end_of_epoch() + progress.samples)
+                    samples = epoch * self.samples_per_epoch() + progress.samples
+                    self.writers.write(metrics, epoch=epoch, samples=samples)
 
                 # Save a checkpoint, and stop if a rank received a signal. All ranks see the same flags.
                 if result.flags != NO_FLAGS:
@@ -291,7 +292,7 @@ class Trainer:
             end=end,
         )
 
-    def end_of_epoch(self, *, resumed_at: int = 0) -> int:
+    def samples_per_epoch(self, *, resumed_at: int = 0) -> int:
         """Return the sample index at which an epoch ends; below the dataset's size if the last batch is dropped."""
-        dataset_size, drop_last = len(self.data.train.labels), self.config.last_batch == "drop"
-        return epoch_end(dataset_size, global_batch_size=self.global_batch_size, begin=resumed_at, drop_last=drop_last)
+        size, drop_last = len(self.data.train.labels), self.config.last_batch == "drop"
+        return epoch_length(size, global_batch_size=self.global_batch_size, begin=resumed_at, drop_last=drop_last)

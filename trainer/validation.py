@@ -13,7 +13,7 @@ from trainer.data.dataset import Samples
 from trainer.distributed.data_parallel import DataParallelGroup
 
 
-def count_correct_validation(
+def validate(
     backend: Backend, load_batch: LoadBatch, validation: Samples, *, dp: DataParallelGroup, global_batch_size: int
 ) -> int:
     """Return how many of this rank's validation images the network classifies correctly.

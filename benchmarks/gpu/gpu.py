@@ -189,7 +189,7 @@ def timed(work: Callable[[], None]) -> float:
 def new_backend(config: Any) -> Any:
     from trainer.distributed.data_parallel import DataParallelGroup
     from trainer.distributed.world import World
-    from trainer.torch_backend.connect import create_backend
+    from trainer.torch_backend.create_backend import create_backend
 
     return create_backend(config, world=World(), dp=DataParallelGroup(), learning_rate=0.01)
 

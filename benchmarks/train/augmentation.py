@@ -26,7 +26,7 @@ from trainer.config.settings import TrainConfig
 from trainer.data.open_dataset import open_data
 from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.world import World
-from trainer.torch_backend.connect import create_backend
+from trainer.torch_backend.create_backend import create_backend
 from trainer.train import Trainer
 
 SIZE = 64

@@ -41,7 +41,7 @@ from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.world import World
 from trainer.progress import Progress
 from trainer.torch_backend.backend import TorchBackend
-from trainer.torch_backend.connect import create_backend
+from trainer.torch_backend.create_backend import create_backend
 
 CONFIGS = {
     # By the suffix of the figures' names.

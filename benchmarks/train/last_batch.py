@@ -23,7 +23,7 @@ from trainer.data.dataset import Dataset, InMemory
 from trainer.data.digits import load_digits
 from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.world import World
-from trainer.torch_backend.connect import create_backend
+from trainer.torch_backend.create_backend import create_backend
 from trainer.train import Trainer
 
 SHAPE = (1, 8, 8)

@@ -145,7 +145,9 @@ class Coordinator:
         return current
 
     def _is_alone(self, group_instances: "Mapping[str, _GroupInstance]") -> bool:
-        masters = [instance_id for instance_id, in_group in group_instances.items() if in_group.node_type == MASTER]
+        masters = [
+            instance_id for instance_id, group_instance in group_instances.items() if group_instance.node_type == MASTER
+        ]
         return masters == [self._instance_id]
 
     def _generation_after(self, *memberships: Membership) -> int:
@@ -176,8 +178,8 @@ class Coordinator:
     def _records(self, group_instances: Mapping[str, "_GroupInstance"]) -> dict[str, NodeRecord]:
         """Return the nodes' records in force, by instance ID; IAM lets each node write only its own."""
         ids = {
-            node_record_id(self._config.role_id(in_group.node_type), instance_id): instance_id
-            for instance_id, in_group in group_instances.items()
+            node_record_id(self._config.role_id(group_instance.node_type), instance_id): instance_id
+            for instance_id, group_instance in group_instances.items()
         }
         records = {ids[record_id]: record for record_id, record in self._table.read_nodes(sorted(ids)).items()}
         self.idle_reports = {ids[record_id]: text for record_id, text in self._table.idle_reports.items()}
@@ -209,16 +211,16 @@ def _candidates(
     previous: Membership,
 ) -> Iterator[Node]:
     """Yield the groups' instances as nodes. A node's own record can only mark it as draining."""
-    for instance_id, in_group in group_instances.items():
+    for instance_id, group_instance in group_instances.items():
         instance, record, member = instances.get(instance_id), records.get(instance_id), previous.member(instance_id)
-        draining = in_group.is_leaving_or_standby or (instance is not None and not instance.can_be_member)
+        draining = group_instance.is_leaving_or_standby or (instance is not None and not instance.can_be_member)
         if record is not None and instance is not None and instance.address is not None:
             yield Node(
                 instance_id=instance_id,
                 address=instance.address,
-                node_type=in_group.node_type,
+                node_type=group_instance.node_type,
                 host_key=record.host_key,
-                ssh_key=record.ssh_key if in_group.node_type == MASTER else "",
+                ssh_key=record.ssh_key if group_instance.node_type == MASTER else "",
                 draining=draining or record.draining,
                 mount=record.mount,
                 setup=record.setup,
@@ -226,7 +228,7 @@ def _candidates(
             )
         elif member is not None:
             node = _without_record(member, instances)
-            yield replace(node, node_type=in_group.node_type, draining=node.draining or draining)
+            yield replace(node, node_type=group_instance.node_type, draining=node.draining or draining)
 
 
 def _ungrouped_nodes(ungrouped_members: Iterable[Member], instances: Mapping[str, Instance]) -> Iterator[Node]:

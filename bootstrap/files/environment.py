@@ -38,7 +38,7 @@ class VariableInputs:
 
 
 class Variable(NamedTuple):
-    """A variable that every process on a node has."""
+    """An environment variable of this product, which the agent sets on a node unless ``value`` returns None."""
 
     name: str
     meaning: str
@@ -60,7 +60,7 @@ VARIABLES: Final = (
     ),
     Variable(
         GPU_COUNT_VARIABLE,
-        "GPUs of this node, 0 on a CPU type; on a master that does not train, of a worker",
+        "number of GPUs of this node, 0 without GPUs; on a master that does not train, the number of each worker",
         lambda node: str(node.gpu_count),
     ),
     Variable(BUCKET_VARIABLE, "name of the cluster's S3 bucket", lambda node: node.bucket),

@@ -80,8 +80,8 @@ def findings(clients: Clients, props: ClusterProps, cdk_context: Mapping[str, An
         return
     target = replace(target, is_bootstrapped=_is_bootstrapped(target))
     shown = set()
-    findings = (finding for subject, check in CHECKS for finding in _run_check(subject, check, target))
-    for finding in findings:
+    results = (finding for subject, check in CHECKS for finding in _run_check(subject, check, target))
+    for finding in results:
         # Several checks make the same call, which AWS refuses each time.
         if finding not in shown:
             shown.add(finding)

@@ -39,13 +39,13 @@ def write(record: DurableRecord) -> None:
     write_atomically(directory / DURABLE_RECORD_FILE, record.to_bytes())
 
 
-def admit(record: DurableRecord) -> bool:
+def add_if_unknown(record: DurableRecord) -> bool:
     """Store the record of a job that is not known here; return False if it is known or stopped. Raises OSError."""
     directory = durable_directory(record.job.id)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         with locked(record.job.id):
-            if _must_not_admit(record.job.id):
+            if _is_known_or_ended(record.job.id):
                 return False
             write_atomically(directory / DURABLE_RECORD_FILE, record.to_bytes())
             (directory / UNREADABLE_FILE).unlink(missing_ok=True)
@@ -54,19 +54,19 @@ def admit(record: DurableRecord) -> bool:
         return False
 
 
-def list_as_unreadable(job: JobRecord) -> None:
+def mark_unreadable(job: JobRecord) -> None:
     """Let ``launch list`` show a job whose record cannot be read.
 
     Raises LaunchError if the job is known or stopped, and OSError.
     """
     with locked(job.id):
-        if _must_not_admit(job.id):
+        if _is_known_or_ended(job.id):
             raise LaunchError(f"job {job.id} is known or stopped")
         content = json.dumps({"job": json.loads(job.to_bytes())}).encode("ascii")
         write_atomically(durable_directory(job.id) / UNREADABLE_FILE, content)
 
 
-def _must_not_admit(job_id: str) -> bool:
+def _is_known_or_ended(job_id: str) -> bool:
     """Return True if the job's record is here, or the job has ended or was stopped (a stop removes its directory).
 
     Call it under the job's lock.
@@ -161,7 +161,7 @@ def is_waiting(job_id: str) -> bool:
     return record is not None and record.waiting is not None
 
 
-def list_as_waiting(record: DurableRecord, jobs: Path) -> None:
+def write_waiting_record(record: DurableRecord, jobs: Path) -> None:
     """Give the job a record among `jobs`, so that ``launch list`` shows it, unless it has one. Raises OSError."""
     directory = jobs / record.job.id
     if not (directory / RECORD_FILE).exists():

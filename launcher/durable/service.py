@@ -129,7 +129,7 @@ class DurableJobService:
         if not (jobs_directory() / record.job.id / RECORD_FILE).exists():
             if not mirror.is_older(record.job.id, SUBMISSION_TIMEOUT_S):
                 return False
-            mirror.list_as_waiting(record, jobs_directory())
+            mirror.write_waiting_record(record, jobs_directory())
         return True
 
     def _wait_for_nodes_until_deadline(self, jobs: list[DurableRecord], reason: str) -> bool:
@@ -174,8 +174,8 @@ def _copy_open_job(record: DurableRecord) -> None:
         log.error("not resuming job %s: it belongs to %s", record.job.id, record.job.user)
     elif (known := read_record(jobs_directory() / record.job.id)) is not None and known.state.is_terminal:
         log.info("not resuming job %s: it has just ended: %s", record.job.id, known.state.value)
-    elif mirror.admit(record):
-        mirror.list_as_waiting(record, jobs_directory())
+    elif mirror.add_if_unknown(record):
+        mirror.write_waiting_record(record, jobs_directory())
         log.info("job %s is open: submitted %s, attempt %d", record.job.id, record.job.submitted_at, record.job.attempt)
         return
     if is_unreadable(record.job.id):

@@ -72,7 +72,7 @@ class UnreadableJobs:
         backoff_s = self._backoffs[job_id] = min(2 * self._backoffs.get(job_id, FIRST_BACKOFF_S / 2), MAX_BACKOFF_S)
         self._due[job_id] = self._clock() + backoff_s
         try:
-            mirror.list_as_unreadable(_listed(job_id, reason, next_try=time.time() + backoff_s))
+            mirror.mark_unreadable(_listed(job_id, reason, next_try=time.time() + backoff_s))
         except LaunchError:
             self._forget(job_id)
         else:

@@ -9,7 +9,7 @@ from launcher.errors import BusyError, LaunchError
 from launcher.hosts.hostfile import Host
 from launcher.job.restarts import describe_hosts
 from launcher.job_queue.free_hosts import jobs_using, select_free_nodes, starts_on_first, with_allocation
-from launcher.job_queue.queue import jobs_on_nodes_of, jobs_overtaken_by, live_jobs, own_and_others
+from launcher.job_queue.queue import conflicting_jobs, jobs_overtaken_by, live_jobs, own_and_others
 from launcher.job_queue.queue_lock import locked_queue
 from launcher.job_records.lock import is_on_other_machine
 from launcher.job_records.records import JobRecord, JobState
@@ -73,7 +73,7 @@ def select_nodes(job: JobSpec, job_id: str, *, jobs_dir: Path) -> JobSpec:
             f"nothing started: {name_job(overtaken[0])} is waiting for these nodes (--wait queues the job behind it, "
             "--force starts anyway)"
         )
-    if job.has_gpus and (blocking := jobs_on_nodes_of(own_record, local)):
+    if job.has_gpus and (blocking := conflicting_jobs(own_record, local)):
         detail = f"{name_job(blocking[0])} has them"
         advice = "--wait queues the job, --force starts anyway"
         raise BusyError(f"nothing started: GPUs are in use ({advice}): {detail}", detail=detail)
@@ -107,7 +107,7 @@ class HostAllocator:
         taken = {host: users[0] for host in listed if (users := jobs_using(host, job, own_record, others))}
         own_hosts = [host for host in listed if str(host) in own_record.hosts and host not in taken]
         free_hosts = [host for host in listed if host not in own_hosts and host not in taken]
-        if _shares_nodes(job):
+        if _may_share_nodes(job):
             return _put_first([*own_hosts, *free_hosts, *taken], first), []
         reasons = {str(host): f"{host}: job {other.id} has it" for host, other in taken.items()}
         if first in reasons:
@@ -119,8 +119,8 @@ class HostAllocator:
         async with locked_queue(self._jobs_dir):
             own_record, others = self._read()
             users = []
-            if own_record is not None and not _shares_nodes(job):
-                users = jobs_on_nodes_of(with_allocation(own_record, job), others)
+            if own_record is not None and not _may_share_nodes(job):
+                users = conflicting_jobs(with_allocation(own_record, job), others)
             if users:
                 return f"job {users[0].id} has taken a node"
             self._record(job)
@@ -134,7 +134,7 @@ def _put_first(hosts: Sequence[Host], first: str) -> list[Host]:
     return sorted(hosts, key=lambda host: str(host) != first)
 
 
-def _shares_nodes(job: JobSpec) -> bool:
+def _may_share_nodes(job: JobSpec) -> bool:
     """Return True if the job may run on nodes that another job has."""
     return job.force or not (job.has_gpus or (job.queue_policy is not None and job.queue_policy.exclusive))
 

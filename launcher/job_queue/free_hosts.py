@@ -7,7 +7,7 @@ from launcher.errors import UsageError
 from launcher.frameworks import LAUNCHED_BY_MPI
 from launcher.hosts.hostfile import Host
 from launcher.job.gpu_check import allocated_gpus
-from launcher.job_queue.queue import jobs_on_nodes_of
+from launcher.job_queue.queue import conflicting_jobs
 from launcher.job_records.records import JobRecord
 from launcher.spec import JobSpec
 
@@ -46,7 +46,7 @@ def select_free_nodes(
 
 def jobs_using(host: Host, job: JobSpec, record: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
     """Return the jobs among `others` that have what `job`, whose record is `record`, would take of `host`."""
-    return jobs_on_nodes_of(with_allocation(record, job.with_hosts((host,))), others)
+    return conflicting_jobs(with_allocation(record, job.with_hosts((host,))), others)
 
 
 def starts_on_first(job: JobSpec) -> bool:

@@ -45,13 +45,15 @@ def jobs_ahead_of(record: JobRecord, others: Sequence[JobRecord]) -> list[JobRec
     earlier = [
         other for other in others if other.state in (JobState.PENDING, JobState.WAITING) and _is_earlier(other, record)
     ]
-    return sorted((other for other in earlier if other.waits or share_nodes(record, other)), key=_submission)
+    return sorted((other for other in earlier if other.waits or allocations_conflict(record, other)), key=_submission)
 
 
-def jobs_on_nodes_of(record: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
+def conflicting_jobs(record: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
     """Return the jobs on nodes of this job: they are running or restarting, or their turn has come."""
     return [
-        other for other in others if (other.state is JobState.RUNNING or other.starting) and share_nodes(record, other)
+        other
+        for other in others
+        if (other.state is JobState.RUNNING or other.starting) and allocations_conflict(record, other)
     ]
 
 
@@ -59,10 +61,10 @@ def jobs_overtaken_by(record: JobRecord, others: Sequence[JobRecord]) -> list[Jo
     """Return the waiting jobs that this job would overtake on their nodes."""
     ahead = jobs_ahead_of(record, others)
     ahead += [other for other in others if other.starting and other not in ahead]
-    return [other for other in ahead if other.waits and share_nodes(record, other)]
+    return [other for other in ahead if other.waits and allocations_conflict(record, other)]
 
 
-def share_nodes(record: JobRecord, other: JobRecord) -> bool:
+def allocations_conflict(record: JobRecord, other: JobRecord) -> bool:
     """Return True if two jobs take the same GPUs of a node, or both have ranks on a node without GPUs."""
     own_gpus, other_gpus = _allocation(record), _allocation(other)
     return any(overlap(gpus, other_gpus[host]) for host, gpus in own_gpus.items() if host in other_gpus)

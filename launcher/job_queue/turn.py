@@ -10,7 +10,7 @@ from launcher.hosts.node_config import declared_nodes
 from launcher.job.restarts import count_nodes, describe_hosts
 from launcher.job_queue.allocation import QueueContext, describe_choice, name_job
 from launcher.job_queue.free_hosts import select_free_nodes, with_allocation
-from launcher.job_queue.queue import jobs_ahead_of, jobs_on_nodes_of, live_jobs, own_and_others
+from launcher.job_queue.queue import conflicting_jobs, jobs_ahead_of, live_jobs, own_and_others
 from launcher.job_queue.queue_lock import locked_queue
 from launcher.output.notes import print_note
 from launcher.spec import JobSpec, NodeRange, QueuePolicy
@@ -57,10 +57,10 @@ class Turn:
 
     @property
     def has_waited(self) -> bool:
-        """Return True if the job has waited in the queue, or other nodes have refused it."""
+        """Return True if the job has waited in the queue, or nodes allocated to it turned out to be in use."""
         return self._was_refused or bool(self._last_report)
 
-    def try_later(self, error: BusyError) -> None:
+    def requeue(self, error: BusyError) -> None:
         """Skip the busy nodes for RETRY_S; if the error names none, delay the whole job by that time."""
         self._retry_at = self._clock() + RETRY_S
         if error.users_by_node:
@@ -106,7 +106,7 @@ class Turn:
             min_nodes = self._policy.nodes.min if self._policy.exclusive else None
             job = select_free_nodes(job, record, others, in_use=self._busy_nodes, min_nodes=min_nodes)
         record = with_allocation(record, job)
-        blocking = jobs_on_nodes_of(record, others) if self._policy.exclusive else []
+        blocking = conflicting_jobs(record, others) if self._policy.exclusive else []
         reasons = [f"{name_job(blocking[0])} has them"] if blocking else []
         reasons += [f"after {name_job(ahead[-1])}"] if ahead else []
         reasons += filter(None, (unready_reason, self._delay_reason, self._describe_use(job)))

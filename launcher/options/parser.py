@@ -38,7 +38,7 @@ DEFAULT_NODE_WAIT_S = 600
 """Default wait for missing nodes, in seconds: a replacement needs so long to boot from its image, without setup. It is
 also torchrun's timeout for nodes that join.
 """
-MAX_KEEP_S = 60
+MAX_CONNECTION_IDLE_S = 60
 """Default and longest time to keep connections, in seconds. It is long enough to edit and rerun a job, and shorter than
 an idle runner waits (launcher.runner.idle).
 """
@@ -282,5 +282,5 @@ def _grace_seconds(options: argparse.Namespace) -> float:
 
 
 def _connection_idle_seconds(environ: Mapping[str, str]) -> int:
-    seconds = environ.get(CONNECTION_IDLE_VARIABLE) or str(MAX_KEEP_S)
-    return whole_number(seconds, name=f"${CONNECTION_IDLE_VARIABLE}", minimum=0, maximum=MAX_KEEP_S)
+    seconds = environ.get(CONNECTION_IDLE_VARIABLE) or str(MAX_CONNECTION_IDLE_S)
+    return whole_number(seconds, name=f"${CONNECTION_IDLE_VARIABLE}", minimum=0, maximum=MAX_CONNECTION_IDLE_S)

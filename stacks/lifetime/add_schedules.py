@@ -43,7 +43,7 @@ def add_lifetime_schedules(
             deletes=props.expiry_action == DELETE,
         )
         # CloudFormation first deletes what costs money, so that a failed deletion is retried.
-        costly: list[IConstruct] = [master.group, workers.group]
+        costly: list[IConstruct] = [master.asg, workers.asg]
         if isinstance(network, Network):
             costly.append(network.nat_gateway)
         for resource in costly:

@@ -43,7 +43,7 @@ class SecurityGroups(Construct):
                     reason="0.0.0.0/0 is allowed only if the user sets it explicitly, and synth warns about it",
                 )
             )
-        self.allow_list = None if ssh_locations is None else self._allow_list()
+        self.allow_list = None if ssh_locations is None else self._add_allow_list()
         """Addresses of ``dlcluster allow-ip``; None on a private cluster."""
         # Create the group even if EFA is off: running nodes may still use it.
         self.efa_group = self._efa(vpc)
@@ -68,11 +68,10 @@ class SecurityGroups(Construct):
         cdk.Tags.of(group).add("Name", f"{self._cluster_name}-{name}")
         return group
 
-    def _allow_list(self) -> ec2.CfnPrefixList:
-        """Return a list of addresses that may also reach the master's SSH port.
+    def _add_allow_list(self) -> ec2.CfnPrefixList:
+        """Create the prefix list of ``dlcluster allow-ip``, and allow its addresses to reach the master's SSH port.
 
-        The template names no entries, so CloudFormation has none to restore: a deploy leaves entries of ``dlcluster
-        allow-ip`` unchanged.
+        The template names no entries, so CloudFormation has none to restore: a deploy leaves the command's unchanged.
         """
         # Do not use ec2.PrefixList: it writes an empty list of entries, which an update of anything else would apply.
         allow_list = ec2.CfnPrefixList(

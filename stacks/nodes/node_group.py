@@ -85,7 +85,7 @@ class NodeGroup(Construct):
             _cfn_resource(self.launch_template).add_property_override(
                 "LaunchTemplateData.InstanceMarketOptions", SPOT_OPTIONS
             )
-        self.group = autoscaling.AutoScalingGroup(
+        self.asg = autoscaling.AutoScalingGroup(
             self,
             "Group",
             vpc=vpc,
@@ -107,12 +107,12 @@ class NodeGroup(Construct):
         self._add_drain_hook()
         # Create the nodes after their route to the internet and delete them before it: a gateway cannot be detached
         # while public addresses use it, and the delete of the stack would fail.
-        self.group.node.add_dependency(subnet.internet_connectivity_established)
-        cdk.Annotations.of(self.group).acknowledge_warning(
+        self.asg.node.add_dependency(subnet.internet_connectivity_established)
+        cdk.Annotations.of(self.asg).acknowledge_warning(
             "@aws-cdk/aws-autoscaling:desiredCapacitySet",
             "a deploy sets the size only when the declared one has changed; nothing else scales the group",
         )
-        cdk.Validations.of(self.group).acknowledge(
+        cdk.Validations.of(self.asg).acknowledge(
             cdk.Acknowledgment(
                 id="AwsSolutions::AwsSolutions-AS3",
                 reason="the agents notice every change of the group by themselves",
@@ -123,7 +123,7 @@ class NodeGroup(Construct):
     def tag_group(self, key: str, value: str) -> None:
         """Tag the group but no instance: the master reads such a tag, and a deploy changes it while nodes run."""
         kind = autoscaling.CfnAutoScalingGroup.CFN_RESOURCE_TYPE_NAME
-        cdk.Tags.of(self.group).add(key, value, apply_to_launched_instances=False, include_resource_types=[kind])
+        cdk.Tags.of(self.asg).add(key, value, apply_to_launched_instances=False, include_resource_types=[kind])
 
     def tag_keys(self, keys: Sequence[TeamKey]) -> None:
         """Tag the group with the team's SSH keys, which the master passes to all nodes."""
@@ -145,7 +145,7 @@ class NodeGroup(Construct):
 
     @property
     def _resource(self) -> autoscaling.CfnAutoScalingGroup:
-        resource = self.group.node.default_child
+        resource = self.asg.node.default_child
         if not isinstance(resource, autoscaling.CfnAutoScalingGroup):
             raise TypeError(f"default child of an Auto Scaling group must be its resource, got {resource!r}")
         return resource
@@ -203,10 +203,10 @@ class NodeGroup(Construct):
                 resource.add_property_override("LaunchTemplateData.InstanceMarketOptions", BLOCK_OPTIONS)
 
     def _tag(self, cluster_name: str) -> None:
-        for construct in (self.launch_template, self.group):
+        for construct in (self.launch_template, self.asg):
             cdk.Tags.of(construct).add("Name", f"{cluster_name}-{self.node_type}")
-        cdk.Tags.of(self.group).add(contract.CLUSTER_TAG, cluster_name)
-        cdk.Tags.of(self.group).add(contract.NODE_TYPE_TAG, self.node_type)
+        cdk.Tags.of(self.asg).add(contract.CLUSTER_TAG, cluster_name)
+        cdk.Tags.of(self.asg).add(contract.NODE_TYPE_TAG, self.node_type)
 
 
 def _cfn_resource(launch_template: ec2.LaunchTemplate) -> ec2.CfnLaunchTemplate:

@@ -14,7 +14,7 @@ from bootstrap.aws.group_sizes import PAUSED, ClusterSizes
 from bootstrap.contract import NODE_TYPES
 from bootstrap.team_keys.keys import TAG_LENGTH, to_tags
 from stacks.settings.base import SettingsError
-from stacks.settings.fabric import FabricSettings
+from stacks.settings.efa import EfaSettings
 from stacks.settings.lifetime import LifetimeSettings
 from stacks.settings.naming import NamingSettings
 from stacks.settings.network import NetworkSettings
@@ -44,7 +44,7 @@ class ClusterProps(
     FrameworkSettings,
     NetworkSettings,
     PurchaseSettings,
-    FabricSettings,
+    EfaSettings,
     ImageSettings,
     AccessSettings,
     CapacitySettings,

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from stacks.settings.base import SettingsError, require, shown
-from stacks.settings.fabric import FabricSettings
+from stacks.settings.efa import EfaSettings
 from stacks.settings.parsing import parse_time
 
 ON_DEMAND: Final = "on-demand"
@@ -25,7 +25,7 @@ SAVE_TIME: Final = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PurchaseSettings(FabricSettings):
+class PurchaseSettings(EfaSettings):
     """The way in which EC2 sells the nodes."""
 
     purchase: str = ON_DEMAND

@@ -27,7 +27,7 @@ from trainer.metrics.results import digest
 from trainer.models import build
 from trainer.torch_backend.backend import StepSettings, TorchBackend
 from trainer.torch_backend.compute_mode import DEFAULT_MODE, ComputeMode
-from trainer.torch_backend.connect import create_backend
+from trainer.torch_backend.create_backend import create_backend
 from trainer.torch_backend.device_loader import DeviceLoader
 
 GPU, CPU = torch.device("cuda:0"), torch.device("cpu")

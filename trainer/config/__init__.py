@@ -1,1 +1,1 @@
-"""Parse and check the command line: options (parser), settings of a run (settings), learning rate (schedule)."""
+"""Parse and check the command line, and define the settings of a run and its learning-rate schedule."""

@@ -14,7 +14,7 @@ from trainer.distributed.data_parallel import DataParallelGroup
 Indices = NDArray[np.int64]
 
 
-def epoch_end(dataset_size: int, *, global_batch_size: int, begin: int = 0, drop_last: bool) -> int:
+def epoch_length(dataset_size: int, *, global_batch_size: int, begin: int = 0, drop_last: bool) -> int:
     """Return the sample index at which the epoch stops, if it resumes at ``begin``.
 
     ``drop_last`` omits a smaller last batch, unless it is the only one.

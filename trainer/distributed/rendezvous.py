@@ -22,7 +22,7 @@ RENDEZVOUS_TIMEOUT: Final = timedelta(seconds=RENDEZVOUS_TIMEOUT_S)
 STEP_TIMEOUT: Final = timedelta(seconds=STEP_TIMEOUT_S)
 LISTENER_POLL_S: Final = 0.1
 TIMEOUT_MARGIN: Final = timedelta(seconds=30)
-"""Seconds added to NCCL's timeout, which ends the process, so that DeferredResults first raises an error with the
+"""Time added to NCCL's timeout, which ends the process, so that DeferredResults first raises an error with the
 reason."""
 
 

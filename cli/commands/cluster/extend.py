@@ -60,7 +60,7 @@ def command(selection: Selection, *, time: str, deploy: bool, cdk_options: tuple
         message = (
             f"dlcluster: {cluster.name} expires at {format_utc(cluster.expires)}, perhaps before the deploy is done"
         )
-        print(f"{message}: its nodes may end", file=sys.stderr)
+        print(f"{message}: its nodes may be terminated first", file=sys.stderr)
     if cluster.expires is not None and cluster.expiry_action == DELETE and cluster.expires <= now:
         message = (
             f"dlcluster: AWS deletes stack {cluster.stack_name} from {format_utc(cluster.expires + DELETE_AFTER)} on"
@@ -70,7 +70,7 @@ def command(selection: Selection, *, time: str, deploy: bool, cdk_options: tuple
     # The CDK has waited for the update's cleanup, which removes the old schedules.
     after = _paused(clients, cluster)
     if ended := after - before:
-        message = f"the old end came first and set {' and '.join(sorted(ended))} of {cluster.name} to zero"
+        message = f"the previous expiry passed during the deploy and paused {cluster.name} ({', '.join(sorted(ended))})"
         print(f"dlcluster: {message}; {invocation()} resume brings the nodes back", file=sys.stderr)
     if as_json:
         print_json(cluster=cluster.name, expires=expires, deployed=deploy, paused=len(after) == len(NODE_TYPES))

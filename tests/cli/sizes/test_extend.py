@@ -48,8 +48,11 @@ def test_end_during_the_deploy_is_reported(
     monkeypatch.setattr("cli.cdk.deploy.subprocess.run", cdk)
     assert main(["extend", "8h", "--json"]) == 0
     out, output = capsys.readouterr()
-    assert "perhaps before the deploy is done: its nodes may end" in output.splitlines()[0]
-    message = "the old end came first and set master and worker of demo to zero; dlcluster resume brings the nodes back"
+    assert "perhaps before the deploy is done: its nodes may be terminated first" in output.splitlines()[0]
+    message = (
+        "the previous expiry passed during the deploy and paused demo (master, worker); "
+        "dlcluster resume brings the nodes back"
+    )
     assert (f"dlcluster: {message}" in output.splitlines()) == fires
     assert json.loads(out)["paused"] == fires
 

@@ -10,7 +10,7 @@ from tests.e2e.support.deployed_cluster import DeployedCluster
 NODE = "deeplearning-worker2"
 MOUNT = "/opt/dlami/nvme"
 NOTICED_S = 60.0
-CONNECT_ANEW = "DEEPLEARNING_KEEP_S=0"
+CONNECT_ANEW = "DEEPLEARNING_CONNECTION_IDLE_S=0"
 ECHO = "sh -c 'echo scratch=$DEEPLEARNING_SCRATCH'"
 SHOW = "echo $DEEPLEARNING_SCRATCH"
 

@@ -1,7 +1,8 @@
 """Test that three nodes share a directory, and that a late or lost mount target harms no job that does not use it.
 
-This file is the first in its part: the cluster was deployed without a mount target. A training that does not use the
-directory runs while the mount target arrives and while it is gone. In ``make soak`` it is five minutes late.
+This file must run first in its folder: `deployed` (conftest.py) leaves the cluster without mount targets until the
+first test here restores them; in ``make soak`` after five minutes. A training that does not use the directory runs
+meanwhile, and when a mount target is lost later.
 """
 
 import json

@@ -38,7 +38,7 @@ class Stack(ClusterStack):
         super().__init__(*words, **options)
         name = f"results-of-{{self.stack_name}}"
         results = s3.Bucket(self, "Results", bucket_name=name, removal_policy=cdk.RemovalPolicy.DESTROY)
-        results.node.add_dependency(self.cluster.master.group, self.cluster.workers.group)
+        results.node.add_dependency(self.cluster.master.asg, self.cluster.workers.asg)
         if GUEST:
             self._add_guest()
 
@@ -61,7 +61,7 @@ class Stack(ClusterStack):
         else:
             signal = cdk.CfnResourceSignal(count=1, timeout="PT1H")
             guest.cfn_options.creation_policy = cdk.CfnCreationPolicy(resource_signal=signal)
-            self.cluster.workers.group.node.add_dependency(guest)
+            self.cluster.workers.asg.node.add_dependency(guest)
 """
 """Module of the stack, which deletes the bucket before the nodes."""
 

@@ -57,7 +57,7 @@ READ_WITH_TORCH = """
 from pathlib import Path
 from trainer.checkpoint.format import load_checkpoint
 from trainer.config.settings import TrainConfig
-from trainer.torch_backend.connect import create_backend
+from trainer.torch_backend.create_backend import create_backend
 from trainer.backend import TrainingState
 from trainer.distributed.world import World
 from trainer.distributed.data_parallel import DataParallelGroup
@@ -69,7 +69,7 @@ from pathlib import Path
 from trainer.checkpoint.format import load_checkpoint
 from trainer.config.settings import TrainConfig
 from trainer.backend import TrainingState
-from trainer.mxnet_backend.connect import backend_factory
+from trainer.mxnet_backend.create_backend import backend_factory
 from trainer.distributed.data_parallel import DataParallelGroup
 config = TrainConfig(framework="mxnet", num_classes=10)
 connection = backend_factory(config, {})

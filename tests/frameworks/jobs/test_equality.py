@@ -78,7 +78,7 @@ import numpy
 from trainer.config.settings import TrainConfig
 from trainer.data.batches import load_and_transform
 from trainer.data.open_dataset import open_data
-from trainer.mxnet_backend.connect import backend_factory
+from trainer.mxnet_backend.create_backend import backend_factory
 from trainer.distributed.data_parallel import DataParallelGroup
 config = TrainConfig(framework="mxnet", weight_decay=0, num_classes=10)
 data = open_data(config)
@@ -105,7 +105,7 @@ from trainer.config.settings import TrainConfig
 from trainer.data.batches import load_and_transform
 from trainer.data.open_dataset import open_data
 from trainer.backend import TrainingState
-from trainer.mxnet_backend.connect import backend_factory
+from trainer.mxnet_backend.create_backend import backend_factory
 from trainer.distributed.data_parallel import DataParallelGroup
 config = TrainConfig(framework="mxnet", num_classes=10)
 data = open_data(config)

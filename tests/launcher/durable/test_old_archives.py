@@ -126,7 +126,7 @@ def test_missing_file_locks_do_not_end_the_service(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     record = submit("true")
-    mirror.list_as_waiting(record, jobs_directory())
+    mirror.write_waiting_record(record, jobs_directory())
     (jobs_directory() / record.job.id / LOCK_FILE).touch()
 
     def flock(*_: int) -> None:
@@ -140,8 +140,8 @@ def test_missing_file_locks_do_not_end_the_service(
         submit("true")
     assert service.is_running(record.job.id)
     mirror.remove(record.job.id)
-    assert mirror.admit(record)
-    assert not mirror.admit(record)
+    assert mirror.add_if_unknown(record)
+    assert not mirror.add_if_unknown(record)
 
 
 @pytest.mark.usefixtures("later")

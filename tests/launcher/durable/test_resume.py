@@ -222,7 +222,7 @@ def test_long_attempt_resets_the_restart_count(master: Master, bucket: JobBucket
 
 def test_job_ending_during_service_start_does_not_resume(master: Master, bucket: JobBucket, submit: Submit) -> None:
     record = submit("true")
-    mirror.list_as_waiting(record, jobs_directory())
+    mirror.write_waiting_record(record, jobs_directory())
     write_record(jobs_directory() / record.job.id, replace(record.job, state=JobState.SUCCEEDED))
     lose_the_master(record)  # like the job's end, after the service has read the bucket
     master.service.fetch(bucket)
@@ -267,7 +267,7 @@ def test_next_attempt_keeps_changed_files_on_nodes(home: Path, submit: Submit) -
 
 def test_job_whose_launcher_died_waits(bucket: JobBucket, submit: Submit, home: Path) -> None:
     record = submit("true")
-    mirror.list_as_waiting(record, jobs_directory())
+    mirror.write_waiting_record(record, jobs_directory())
     path = jobs_directory() / record.job.id / "job.json"
     path.write_bytes(replace(record.job, state=JobState.RUNNING).to_bytes())
     assert [job.state for job in all_jobs()] == [JobState.WAITING]

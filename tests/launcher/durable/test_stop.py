@@ -63,7 +63,7 @@ def test_waiting_job_is_listed_and_stopped(
 ) -> None:
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
     record = submit("true")
-    mirror.list_as_waiting(record, jobs_directory())
+    mirror.write_waiting_record(record, jobs_directory())
     assert commands.main(["list"]) == 0
     assert f"{record.job.id} WAITING for nodes " in capsys.readouterr().out
     assert commands.main(["stop", record.job.id], end_durable=lambda job_id: mirror.close_job(job_id, bucket)) == 0
@@ -91,7 +91,7 @@ def test_stop_finds_the_launcher_that_has_just_begun(
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
     monkeypatch.setattr(stop, "RECORD_TIMEOUT_S", 60.0)
     record = submit("true")
-    mirror.list_as_waiting(record, jobs_directory())
+    mirror.write_waiting_record(record, jobs_directory())
     directory = jobs_directory() / record.job.id
     lock = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT)
     with subprocess.Popen(["sleep", "1000"]) as launcher:

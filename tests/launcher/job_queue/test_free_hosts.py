@@ -19,7 +19,7 @@ from launcher.job import restarts
 from launcher.job_queue.allocation import HostAllocator, QueueContext, select_nodes
 from launcher.job_queue.free_hosts import select_free_nodes
 from launcher.job_records.records import JobRecord, JobState, write_record
-from launcher.recorded_run import run_in_queue
+from launcher.recorded_run import allocate_and_run
 from launcher.spec import JobSpec, NodeRange, QueuePolicy, RestartPolicy
 from launcher.transport.protocol import FrameType
 from tests.launcher.example_job import JOB, RECORD
@@ -152,7 +152,7 @@ def test_queued_job_starts_on_free_nodes_and_records_them(
         assert not has_waited
 
     policy = QueuePolicy(timeout_s=60, exclusive=True, nodes=NodeRange(min=least, max=most))
-    asyncio.run(run_in_queue(job(source, nodes=most, policy=policy), queue_context, run_on_nodes=start))
+    asyncio.run(allocate_and_run(job(source, nodes=most, policy=policy), queue_context, run_on_nodes=start))
     assert started == [nodes, nodes]
     assert lines == [f"launch: starting on {line}\n"]
 

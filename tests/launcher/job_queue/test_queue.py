@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from launcher.job_queue.queue import jobs_ahead_of, jobs_on_nodes_of, jobs_overtaken_by, live_jobs
+from launcher.job_queue.queue import conflicting_jobs, jobs_ahead_of, jobs_overtaken_by, live_jobs
 from launcher.job_records.records import JobRecord, JobState, write_record
 from tests.launcher.example_job import RECORD
 
@@ -57,13 +57,13 @@ def test_starting_job_without_wait_is_ahead_on_its_nodes_only() -> None:
 def test_running_job_holds_nodes_with_the_same_gpus(gpus: dict[str, list[str] | None], *, shares: bool) -> None:
     me = job(5, hosts=("one", "two"), gpus={"one": ["0"], "two": ["0", "1"]})
     other = job(7, JobState.RUNNING, hosts=("two", "three"), gpus=gpus)
-    assert bool(jobs_on_nodes_of(me, [other])) is shares
-    assert not jobs_on_nodes_of(me, [replace(other, state=JobState.PENDING), replace(other, hosts=("three",))])
+    assert bool(conflicting_jobs(me, [other])) is shares
+    assert not conflicting_jobs(me, [replace(other, state=JobState.PENDING), replace(other, hosts=("three",))])
 
 
 def test_starting_job_keeps_its_nodes_in_any_order() -> None:
     starting = [job(7, state, starting=True) for state in (JobState.PENDING, JobState.WAITING)]
-    assert jobs_on_nodes_of(job(5), [*starting, job(8), job(9, starting=True, hosts=("three",))]) == starting
+    assert conflicting_jobs(job(5), [*starting, job(8), job(9, starting=True, hosts=("three",))]) == starting
     assert jobs_overtaken_by(job(5, JobState.PENDING, waits=False), [*starting, job(8)]) == starting
 
 

@@ -20,7 +20,7 @@ from launcher.job_queue.allocation import QueueContext
 from launcher.job_queue.turn import with_current_hosts
 from launcher.job_records.recorder import JobRecorder, jobs_directory, user_name
 from launcher.job_records.records import read_record
-from launcher.recorded_run import run_in_queue
+from launcher.recorded_run import allocate_and_run
 from launcher.spec import JobSpec, NodeRange, QueuePolicy
 from launcher.transport.gpus_in_use import GpuProcess, GpusInUse
 from launcher.transport.protocol import FrameType
@@ -95,10 +95,10 @@ def test_earlier_job_waits_for_one_already_starting(begin: Begin) -> None:
         async def start_earlier(_job: object, _has_waited: object) -> None:
             events.append("earlier starts")
 
-        tasks = [asyncio.ensure_future(run_in_queue(WAITING, queue_context, run_on_nodes=start_later))]
+        tasks = [asyncio.ensure_future(allocate_and_run(WAITING, queue_context, run_on_nodes=start_later))]
         await starts.wait()
         _, queue_context = begin("earlier", start="2026-11-23T10:00:01Z")
-        tasks.append(asyncio.ensure_future(run_in_queue(WAITING, queue_context, run_on_nodes=start_earlier)))
+        tasks.append(asyncio.ensure_future(allocate_and_run(WAITING, queue_context, run_on_nodes=start_earlier)))
         while not events and "has them" not in waiting("earlier"):
             await asyncio.sleep(0.01)
         may_end.set()
@@ -121,7 +121,7 @@ def test_jobs_take_turns_one_at_a_time(begin: Begin, job: Any) -> None:
         _, queue_context = begin("one", start="2026-11-23T10:00:01Z")
         other = os.open(jobs_directory().with_name("line.lock"), os.O_RDWR | os.O_CREAT)
         fcntl.flock(other, fcntl.LOCK_EX)
-        task = asyncio.ensure_future(run_in_queue(job, queue_context, run_on_nodes=start))
+        task = asyncio.ensure_future(allocate_and_run(job, queue_context, run_on_nodes=start))
         await asyncio.sleep(0.05)
         assert started == []
         os.close(other)
@@ -158,7 +158,7 @@ def test_second_of_two_simultaneous_jobs_is_refused(
                 recorder.on_running({"a": []}, restart_count=0, gpus={"a": ["0", "1"]})
             await asyncio.sleep(0.1)  # long enough for the other one to look
 
-        return await run_in_queue(job, queue_context, run_on_nodes=start)
+        return await allocate_and_run(job, queue_context, run_on_nodes=start)
 
     async def both() -> list[Any]:
         jobs = submit("one", one), submit("two", replace(one, **change))
@@ -186,7 +186,7 @@ def test_busy_nodes_return_the_job_to_the_queue(begin: Begin, monkeypatch: pytes
 
     async def run() -> None:
         _, queue_context = begin("one", start="2026-11-23T10:00:01Z", terminal=ReportingTerminal())
-        await asyncio.wait_for(run_in_queue(WAITING, queue_context, run_on_nodes=start), LIMIT_S)
+        await asyncio.wait_for(allocate_and_run(WAITING, queue_context, run_on_nodes=start), LIMIT_S)
 
     asyncio.run(run())
     assert found == [False]
@@ -221,7 +221,7 @@ def test_job_tries_all_other_nodes_before_it_asks_those_in_use_again(begin: Begi
         real = loop.time
         loop.time = lambda: real() + later_s  # type: ignore[method-assign]
         _, queue_context = begin("one", start="2026-11-23T10:00:01Z", terminal=RecordingTerminal(), job=job)
-        await run_in_queue(job, queue_context, run_on_nodes=start)
+        await allocate_and_run(job, queue_context, run_on_nodes=start)
 
     asyncio.run(run())
     assert tried == ["one", "two", "three", "one"]
@@ -243,7 +243,7 @@ def test_blocked_terminal_does_not_delay_the_timeout(begin: Begin, monkeypatch: 
         holder.on_allocated(WAITING)
         _, queue_context = begin("blocked", start="2026-11-23T10:00:02Z", terminal=Terminal(is_blocked=True))
         job = replace(WAITING, queue_policy=QueuePolicy(timeout_s=0.05, exclusive=True))
-        await asyncio.wait_for(run_in_queue(job, queue_context, run_on_nodes=start), LIMIT_S)
+        await asyncio.wait_for(allocate_and_run(job, queue_context, run_on_nodes=start), LIMIT_S)
 
     with pytest.raises(QueueTimeoutError, match=r"^not started within 0\.05 s "):
         asyncio.run(run())
@@ -273,7 +273,7 @@ def test_job_without_a_limit_waits_for_years(begin: Begin) -> None:
 
         _, queue_context = begin("durable", start="2026-11-23T10:00:02Z", terminal=LaterTerminal())
         job = replace(WAITING, queue_policy=QueuePolicy(timeout_s=math.inf, exclusive=True))
-        await run_in_queue(job, queue_context, run_on_nodes=start)
+        await allocate_and_run(job, queue_context, run_on_nodes=start)
 
     asyncio.run(run())
     assert len(started) == 1

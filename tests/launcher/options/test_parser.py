@@ -264,7 +264,7 @@ def test_connections_are_kept_unless_the_variable_is_0(environ: dict[str, str]) 
 
 @pytest.mark.parametrize("asked", ["-1", "61", "long"])
 def test_unusable_time_to_keep_connections_is_a_usage_error(asked: str, environ: dict[str, str]) -> None:
-    with pytest.raises(UsageError, match=rf"\$DEEPLEARNING_KEEP_S must be .* got '?{asked}"):
+    with pytest.raises(UsageError, match=rf"\$DEEPLEARNING_CONNECTION_IDLE_S must be .* got '?{asked}"):
         parse("python x", environ | {CONNECTION_IDLE_VARIABLE: asked})
 
 

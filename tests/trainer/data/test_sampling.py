@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trainer.data.sampling import epoch_end, global_batches, step_seed
+from trainer.data.sampling import global_batches, epoch_length, step_seed
 from trainer.distributed.data_parallel import DataParallelGroup
 
 
@@ -28,7 +28,7 @@ def test_last_batch_holds_the_remaining_samples() -> None:
     [(0, 32, True, 96), (0, 32, False, 100), (0, 128, True, 100), (0, 50, True, 100), (64, 48, True, 64)],
 )
 def test_epoch_ends_at_its_last_full_batch_or_last_sample(begin: int, batch: int, drop_last: bool, end: int) -> None:
-    assert epoch_end(100, global_batch_size=batch, begin=begin, drop_last=drop_last) == end
+    assert epoch_length(100, global_batch_size=batch, begin=begin, drop_last=drop_last) == end
 
 
 def test_step_seed_differs_for_each_step_and_rank() -> None:

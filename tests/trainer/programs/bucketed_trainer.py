@@ -46,7 +46,7 @@ if __name__ == "__main__":
     if NODES in os.environ:
         take_place()
     with (
-        patch("trainer.torch_backend.connect.connect_ring", lambda *_, **__: None),
+        patch("trainer.torch_backend.create_backend.connect_ring", lambda *_, **__: None),
         patch("trainer.distributed.reduce.gradient_buckets.BUCKET_BYTES", BUCKET_BYTES),
         patch("trainer.torch_backend.reducer_setup.GradientBuckets", Faulty),
         patch("trainer.torch_backend.reducer_setup.DdpReducer", FaultyDdpReducer),

@@ -22,5 +22,5 @@ class Dropping(Collective):
 
 
 if __name__ == "__main__":
-    with patch("trainer.torch_backend.connect.Collective", Dropping):
+    with patch("trainer.torch_backend.create_backend.Collective", Dropping):
         main_and_exit()

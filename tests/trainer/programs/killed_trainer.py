@@ -93,7 +93,7 @@ def write_marker_with_kill(path: Path, marker: CompletionMarker) -> None:
 
 if __name__ == "__main__":
     with (
-        patch("trainer.torch_backend.connect.TorchBackend", KilledBackend),
+        patch("trainer.torch_backend.create_backend.TorchBackend", KilledBackend),
         patch("trainer.checkpoint.format.atomic_write", atomic_write_with_kill),
         patch("trainer.checkpoint.store.S3Folder", KilledFolder),
         patch("trainer.checkpoint.store.write_marker", write_marker_with_kill),

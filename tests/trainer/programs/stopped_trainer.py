@@ -50,7 +50,7 @@ class StoppedBackend(TorchBackend):
 
 
 def main() -> None:
-    with patch("trainer.torch_backend.connect.TorchBackend", StoppedBackend):
+    with patch("trainer.torch_backend.create_backend.TorchBackend", StoppedBackend):
         main_and_exit()
 
 

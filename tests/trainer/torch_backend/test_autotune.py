@@ -34,7 +34,7 @@ from trainer.torch_backend.autotune import (
 )
 from trainer.torch_backend.backend import StepSettings, TorchBackend
 from trainer.torch_backend.compute_mode import DEFAULT_MODE, MODE_KEY, ComputeMode, decode, encode
-from trainer.torch_backend.connect import create_backend
+from trainer.torch_backend.create_backend import create_backend
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
 SETTINGS = StepSettings(learning_rate=0.1, momentum=0.9, weight_decay=0)

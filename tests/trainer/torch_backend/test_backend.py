@@ -18,7 +18,7 @@ from trainer.distributed.world import World
 from trainer.metrics.results import digest
 from trainer.models import build
 from trainer.torch_backend.backend import StepSettings, TorchBackend
-from trainer.torch_backend.connect import create_backend
+from trainer.torch_backend.create_backend import create_backend
 from trainer.train import Trainer
 
 DATA = make_synthetic((1, 28, 28), samples=320)

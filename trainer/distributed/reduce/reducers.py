@@ -1,8 +1,8 @@
 """Sum a step's gradients over all ranks: with DistributedDataParallel between GPUs, around a ring between CPUs.
 
-These are the defaults; gradient_buckets.py is for options that they do not support. A reducer takes the gradients from
-the backward pass. It sums them, and the other values of the step, with Collective: NCCL between GPUs, gloo or the ring
-between CPUs. Reducers and Collective share this file so that one training step spans only four files.
+In this file: Ring, then Collective, which sums with NCCL between GPUs and with gloo or the ring between CPUs, then the
+two reducers of the defaults, which take the gradients from the backward pass and sum them, and the other values of the
+step, with Collective. The reducer for other options is in gradient_buckets.py.
 """
 
 import gc

@@ -163,13 +163,13 @@ def test_no_connection_is_kept_after_a_failed_or_interrupted_job(
 
 
 def test_no_connection_is_kept_if_the_variable_is_0(pooling_cluster: SshCluster) -> None:
-    ran = reapers(pooling_cluster.run(WHO, environment={"DEEPLEARNING_KEEP_S": "0"}))
+    ran = reapers(pooling_cluster.run(WHO, environment={"DEEPLEARNING_CONNECTION_IDLE_S": "0"}))
     wait_until_gone([*ran.values()], seconds=40)
     assert close(pooling_cluster) == b"0 connections closed\n"
 
 
 def test_unused_connection_closes_in_time(pooling_cluster: SshCluster) -> None:
-    ran = reapers(pooling_cluster.run(WHO, environment={"DEEPLEARNING_KEEP_S": "1"}))
+    ran = reapers(pooling_cluster.run(WHO, environment={"DEEPLEARNING_CONNECTION_IDLE_S": "1"}))
     wait_until_gone([*ran.values()], seconds=40)
 
 

@@ -15,7 +15,7 @@ from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.process_groups import ProcessGroups
 from trainer.distributed.reduce.compressed import MAX_SCALED, TYPES, _pack, _unpack, all_reduce_compressed
 from trainer.distributed.world import World
-from trainer.torch_backend.connect import create_backend
+from trainer.torch_backend.create_backend import create_backend
 from trainer.train import Trainer
 
 ROUNDING = {"fp16": 2.0**-11, "bf16": 2.0**-8}

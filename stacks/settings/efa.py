@@ -12,7 +12,7 @@ OFF: Final = "off"
 
 
 @dataclass(frozen=True, kw_only=True)
-class FabricSettings(ImageSettings, AccessSettings, CapacitySettings):
+class EfaSettings(ImageSettings, AccessSettings, CapacitySettings):
     """The network between the nodes."""
 
     efa: str = AUTO
