@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trainer.data.sampling import global_batches, epoch_length, step_seed
+from trainer.data.sampling import epoch_length, global_batches, step_seed
 from trainer.distributed.data_parallel import DataParallelGroup
 
 
