@@ -72,6 +72,7 @@ _WRAPPED_IN_ORDER: Final[Mapping[str, tuple[ModuleType, ...]]] = {
     # The last refuses before anything is created or changed.
     "CloudFormationBackend.create_stack": (stacks, template_rules),
     "CloudFormationBackend.update_stack": (stack_updates, template_rules),
+    "CloudFormationBackend.create_change_set": (change_sets, template_rules),
     "FakeAutoScalingGroup.create_from_cloudformation_json": (lifecycle_hooks, group_checks),
     "FakeAutoScalingGroup._set_launch_configuration": (template_launches, group_checks),
     # The last records what the first does.
@@ -92,7 +93,6 @@ _INDEPENDENT: Final[tuple[ModuleType, ...]] = (
     availability_zones,
     buckets,
     capacity_blocks,
-    change_sets,
     efs,
     encryption,
     fsx,

@@ -178,7 +178,7 @@ def test_every_command_explains_missing_credentials(
     # Preflight reports this as a finding, because it checks more than credentials.
     assert main(command.split()) == (EXIT_FAILED if command == "preflight" else EXIT_CREDENTIALS)
     caught = capsys.readouterr()
-    output = caught.out + caught.err
+    output = (caught.out + caught.err).removesuffix("dlcluster: 1 problem above\n")
     assert output.count("\n") == 1
     assert output.endswith(f": {code}: {sentence}{FIX}\n")
 

@@ -75,10 +75,11 @@ def test_each_refused_query_is_one_line_and_no_traceback(
     assert REFUSALS[code].split("\n")[0].rstrip(".") in found.sentence
 
 
-def test_network_that_is_gone_is_named_with_a_way_to_find_others(
+def test_subnet_that_is_gone_is_named_with_a_way_to_find_others(
     account: Account, findings: Callable[[], list[Finding]]
 ) -> None:
     account.answers("ec2", "describe_subnets", {"Subnets": []})
+    account.answers("ec2", "describe_vpcs", {"Vpcs": [{"VpcId": VPC}]})
     [found] = findings()
     assert (found.level, found.sentence) == (
         "problem", f"subnet_id {SUBNET} and master_subnet_id {SUBNET}: no subnet of {VPC}"

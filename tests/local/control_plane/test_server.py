@@ -44,6 +44,7 @@ def test_of_two_extensions_that_wrap_a_function_the_right_one_is_called_first(mo
     assert wrapped == {
         "CloudFormationBackend.create_stack": ["stacks", "template_rules"],
         "CloudFormationBackend.update_stack": ["stack_updates", "template_rules"],
+        "CloudFormationBackend.create_change_set": ["change_sets", "template_rules"],
         "FakeAutoScalingGroup._set_launch_configuration": ["template_launches", "group_checks"],
         "FakeAutoScalingGroup.create_from_cloudformation_json": ["lifecycle_hooks", "group_checks"],
         "FakeAutoScalingGroup.replace_autoscaling_group_instances": ["template_launches", "activities"],
