@@ -14,8 +14,8 @@ from stacks.cluster_role import RoleRules, apply_permissions_boundary
 from stacks.flow_logs import FlowLogs
 from stacks.hardening import acknowledge_rules
 from stacks.immutable_settings import forbid_changes
-from stacks.lifetime.add_schedules import add_lifetime_schedules
 from stacks.lifetime.capacity_block import look_up_capacity_block
+from stacks.lifetime.lifetime_schedules import add_lifetime_schedules
 from stacks.network.existing_network import ExistingNetwork, existing_subnets
 from stacks.network.master_address import MasterAddress
 from stacks.network.network import Network
@@ -144,7 +144,7 @@ class DeepLearningCluster(Construct):
                 bucket=self.bucket.bucket_arn,
                 bundle=self.bundle.arn,
                 address=self.master_elastic_ip.arn if self.master_elastic_ip else None,
-                makes_file_system=props.makes_file_system,
+                creates_file_system=props.creates_file_system,
                 has_lustre=props.existing_lustre is not None,
                 setup=self.setup.arn if self.setup else None,
             ),
@@ -167,7 +167,7 @@ class DeepLearningCluster(Construct):
     def _shared_storage(self) -> "SharedStorage | None":
         """Return the mount target of EFS; None if the user's own VPC has one, and without shared storage."""
         props = self.props
-        if not props.makes_mount_target:
+        if not props.creates_mount_target:
             return None
         # Imported here: the CDK's module for EFS costs a tenth of a second, which only these clusters need.
         from stacks.storage.shared_storage import SharedStorage

@@ -76,7 +76,7 @@ def forbid_changes(scope: Construct, props: ClusterProps, *, zone: str | None) -
         value=props.shared_storage,
         reason="running nodes neither mount another file system nor unmount theirs",
     )
-    if props.makes_file_system:
+    if props.creates_file_system:
         ImmutableSetting(
             scope,
             "FileSystemKey",

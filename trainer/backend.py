@@ -39,7 +39,7 @@ class TrainingState:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepFlags:
-    """Requests of a rank after a step; when one rank sets a flag, all ranks act on it."""
+    """What a rank asks all ranks to do once the current step is complete; one rank's flag is enough."""
 
     save: bool = False
     """Save a checkpoint."""

@@ -17,7 +17,7 @@ a silent node in 20 s."""
 WRITE_TIMEOUT_S: Final = 1800.0
 """Seconds to write a checkpoint to a local or shared disk: 10 GB at 50 Mbit/s."""
 CHECKPOINT_STALL_TIMEOUT_S: Final = WRITE_TIMEOUT_S + STEP_TIMEOUT_S
-"""Longest stall of a rank, in seconds, that saves a checkpoint while the previous one is still being written."""
+"""Seconds for which a rank may stall when it saves a checkpoint before the previous one is written."""
 
 
 def rendezvous_timeout_s(config: TrainConfig) -> float:

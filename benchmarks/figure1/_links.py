@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from local.faults.nodes import NodeHandle
+from local.faults.node_handle import NodeHandle
 from local.network.addresses import NODE_INTERFACE
 from local.network.vpc_network import find_router, in_namespace
 

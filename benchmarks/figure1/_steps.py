@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from local.faults.nodes import NodeHandle
+from local.faults.node_handle import NodeHandle
 
 UNCOUNTED = 2
 """Number of first steps to skip: memory is allocated, and servers receive their keys."""

@@ -32,7 +32,7 @@ from benchmarks.figure1._steps import StepLog, follow
 from benchmarks.harness.cluster import CLUSTER, is_inside, output_inside, user_with_cluster
 from benchmarks.harness.nodes import machine
 from local.faults import Faults
-from local.faults.nodes import NodeHandle
+from local.faults.node_handle import NodeHandle
 from local.run.user import User
 
 WORKERS = (1, 2, 4)

@@ -13,7 +13,7 @@ from pathlib import Path
 from local.chaos.membership_check import Observation
 from local.chaos.observer import ClusterObserver
 from local.faults import Faults
-from local.faults.nodes import NodeHandle
+from local.faults.node_handle import NodeHandle
 from local.run.user import User, deploy_arguments, temporary_user
 
 CLUSTER = "deeplearning"

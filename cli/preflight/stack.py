@@ -52,7 +52,7 @@ def _changed_immutable_settings(target: PreflightTarget, outputs: Mapping[str, s
     """
     props = target.props
     none = NO_SHARED_STORAGE
-    made = props.makes_file_system and SHARED_STORAGE_OUTPUT in outputs
+    made = props.creates_file_system and SHARED_STORAGE_OUTPUT in outputs
     for setting, value, was in (
         ("private", str(props.private).lower(), outputs.get(PRIVATE_OUTPUT, "false")),
         ("shared_storage", props.shared_storage, None if SHARED_STORAGE_OUTPUT in outputs else none),

@@ -34,7 +34,7 @@ class ZoneOutcome:
 
     zone: str
     launched: dict[NodeType, int]
-    """Nodes that EC2 launched; they were terminated unless all were."""
+    """Number of nodes that EC2 launched. If any node was missing, these were terminated."""
     reason: str = ""
     """EC2's reason; empty if the complete fleet is up."""
     is_final: bool = False
@@ -70,7 +70,7 @@ class Fleet:
         return read_groups(self.clients.autoscaling, self.cluster.name)
 
     def start(self, zone: str) -> ZoneOutcome:
-        """Launch every node in the groups' zone; terminate those launched unless all were. Raises ClusterError.
+        """Launch every node in the groups' zone; if any is missing, terminate the others. Raises ClusterError.
 
         Nodes without a recorded attempt are another's fleet, so they are left alone.
         """

@@ -111,7 +111,7 @@ def _raise_no_capacity(
     scores: Mapping[str, int] | None,
 ) -> NoReturn:
     print(printable(table(tried, zones_without_type, scores), keep="\n"), end="", file=sys.stderr)
-    costs = paused_line(fleet_rate(props, prices), prices, has_unmetered_storage=props.makes_file_system)
+    costs = paused_line(fleet_rate(props, prices), prices, has_unmetered_storage=props.creates_file_system)
     left = f"{props.cluster_name} has no nodes and {costs}"
     left += cost_of_failed_attempts(tried, props, prices)
     if tried[-1].is_final:

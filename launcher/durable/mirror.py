@@ -45,7 +45,7 @@ def add_if_unknown(record: DurableRecord) -> bool:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         with locked(record.job.id):
-            if _is_known_or_ended(record.job.id):
+            if _must_not_add(record.job.id):
                 return False
             write_atomically(directory / DURABLE_RECORD_FILE, record.to_bytes())
             (directory / UNREADABLE_FILE).unlink(missing_ok=True)
@@ -60,13 +60,13 @@ def mark_unreadable(job: JobRecord) -> None:
     Raises LaunchError if the job is known or stopped, and OSError.
     """
     with locked(job.id):
-        if _is_known_or_ended(job.id):
+        if _must_not_add(job.id):
             raise LaunchError(f"job {job.id} is known or stopped")
         content = json.dumps({"job": json.loads(job.to_bytes())}).encode("ascii")
         write_atomically(durable_directory(job.id) / UNREADABLE_FILE, content)
 
 
-def _is_known_or_ended(job_id: str) -> bool:
+def _must_not_add(job_id: str) -> bool:
     """Return True if the job's record is here, or the job has ended or was stopped (a stop removes its directory).
 
     Call it under the job's lock.

@@ -102,7 +102,7 @@ async def run_first_time(job: JobSpec, context: JobContext) -> Failure | None:
         if context.has_waited and not error.permanent:
             raise BusyError(str(error), detail=str(error)) from error
         return Failure(exit_code=error.exit_code, reason=str(error), permanent=error.permanent)
-    return await run_attempt(job, connections, context, restart_count=0)
+    return await run_once(job, connections, context, restart_count=0)
 
 
 async def restart_job(
@@ -118,7 +118,7 @@ async def restart_job(
         return error.failure
     try:
         job = job.with_hosts(tuple(connection.host for connection in connections))
-        return await run_attempt(job, connections, context, restart_count=restart_count)
+        return await run_once(job, connections, context, restart_count=restart_count)
     except UsageError:
         raise
     except LaunchError as error:
@@ -126,7 +126,7 @@ async def restart_job(
         return replace(failure, reason=str(error), failed_rank=None, cause=FailureCause.OTHER)
 
 
-async def run_attempt(
+async def run_once(
     job: JobSpec, connections: Sequence[RunnerConnection], context: JobContext, *, restart_count: int
 ) -> Failure | None:
     """Run `job` once on connected nodes; return None if every process exited with 0. Cancelling ends the processes.

@@ -19,7 +19,7 @@ from local.chaos.observer import ClusterObserver
 from local.chaos.user_job import Job, fill_connection_pool, recorded_ends
 from local.errors import LocalError
 from local.faults.faults import Faults
-from local.faults.nodes import NodeHandle, wait_until
+from local.faults.node_handle import NodeHandle, wait_until
 from local.run.user import User, deploy_arguments, temporary_user
 
 NODES = 3

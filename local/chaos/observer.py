@@ -37,7 +37,7 @@ from local.chaos.membership_check import (
 )
 from local.errors import LocalError
 from local.faults.clients import client
-from local.faults.nodes import NodeHandle, node_handle
+from local.faults.node_handle import NodeHandle, node_handle
 from local.run_dir import current_run_dir
 
 LOGIN_USER = "ubuntu"

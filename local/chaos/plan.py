@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from bootstrap.contract import MASTER, MASTER_HOST, WORKER, NodeType, worker_host
-from local.faults.registry import FAULT_TYPES
+from local.faults.fault_decorator import FAULT_TYPES
 
 KINDS: Final = tuple(name for name, fault in FAULT_TYPES.items() if fault.in_random_plans)
 """Names in FAULT_TYPES of the faults that plans draw."""

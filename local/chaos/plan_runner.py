@@ -13,8 +13,8 @@ from botocore.exceptions import ClientError
 
 from local.chaos.plan import Plan, PlannedFault
 from local.errors import LocalError
+from local.faults.fault_decorator import FAULT_TYPES
 from local.faults.faults import Faults
-from local.faults.registry import FAULT_TYPES
 
 API_FRACTION = 0.5
 """Fraction of the nodes' requests that fail while AWS's API throttles or returns errors."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from local.control_plane.api_faults import SERVICES
 from local.errors import UsageError
+from local.faults.fault_decorator import FAULT_TYPES, Arguments
 from local.faults.faults import SPOT_NOTICE_S, Faults
-from local.faults.registry import FAULT_TYPES, Arguments
 from local.faults.targets import FaultTarget
 
 MAX_NOTICE_S = 86400

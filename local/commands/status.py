@@ -9,8 +9,8 @@ import boto3
 
 from local.data_plane.errors import read_errors
 from local.data_plane.launch_failures import read_failures
+from local.faults.node_handle import NodeHandle, node_handle
 from local.faults.node_indexes import aliases, members_by_cluster
-from local.faults.nodes import NodeHandle, node_handle
 from local.faults.targets import ENDED_STATES
 from local.node.container import is_frozen
 from local.node.inotify_limit import inotify_shortage

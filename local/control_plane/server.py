@@ -1,4 +1,4 @@
-"""Serve the control plane over HTTP: moto and its additions, one request at a time."""
+"""Serve the control plane over HTTP: moto and its additions, in threads of which one at a time handles a request."""
 
 import io
 import os
@@ -164,7 +164,7 @@ def create_server(
             fd = listener.fileno()
             schedules.serve_at(f"http://{'localhost' if host in ('', '0.0.0.0') else host}:{listener.getsockname()[1]}")  # noqa: S104  (compares)
             application = Application(log, ApiFaults(api_fault_file) if api_fault_file else None)
-            return make_server(host, port, application, True, request_handler=_QuietHandler, fd=fd)
+            return make_server(host, port, application, threaded=True, request_handler=_QuietHandler, fd=fd)
     except OSError as error:
         raise ServerStartError(f"cannot listen on {host} port {port}: {error.strerror}") from error
 

@@ -1,4 +1,4 @@
-"""Make EC2's instances real, and keep them as the control plane reports them.
+"""Run a container for each EC2 instance, and keep the containers in step with the control plane.
 
 Level-triggered: each pass starts, stops and connects nodes until they match the inventory, which is reread when the
 control plane signals a change, and occasionally otherwise.

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from local.errors import LocalError
-from local.faults.nodes import NodeHandle
+from local.faults.node_handle import NodeHandle
 
 FIRST_CHUNK = 1 << 30
 BLOCK = 4096

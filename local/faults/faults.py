@@ -12,9 +12,9 @@ from local.control_plane.api_faults import ApiFault, ApiFaultKind
 from local.errors import LocalError
 from local.faults import api, disk, host, limits, network
 from local.faults.clients import client
+from local.faults.fault_decorator import Arguments, fault, undoes
+from local.faults.node_handle import NodeHandle, all_nodes, node_handle
 from local.faults.node_indexes import members_by_cluster, resolve
-from local.faults.nodes import NodeHandle, all_nodes, node_handle
-from local.faults.registry import Arguments, fault, undoes
 from local.faults.targets import FaultTarget, find_target
 from local.network.addresses import API_PORT
 from local.node.spot_notices import announce_interruption, recommend_rebalance

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bootstrap.contract import AGENT_SERVICE
 from local.errors import LocalError
-from local.faults.nodes import NodeHandle, wait_until
+from local.faults.node_handle import NodeHandle, wait_until
 from local.node.container import is_frozen
 
 FREEZE_TIMEOUT_S = 20.0

@@ -8,7 +8,7 @@ from typing import Any, Final
 from bootstrap.contract import CLUSTER_TAG, MASTER_HOST, WORKER_HOST_PREFIX, worker_host
 from local.errors import LocalError, UsageError
 from local.faults.clients import client
-from local.faults.nodes import all_nodes
+from local.faults.node_handle import all_nodes
 
 NodeState = Mapping[str, Any]
 _INSTANCE: Final = re.compile(r"i-[0-9a-f]+")

@@ -1,4 +1,4 @@
-"""Make an instance real: a container that boots systemd, with its own disk, address and power switch."""
+"""Boot an instance as a container that runs systemd, with its own disk, address and power switch."""
 
 import contextlib
 import logging

@@ -3,7 +3,7 @@
 The call repeats, because a resume or a rollback could undo a single one. The schedules call AWS directly, so nothing
 needs to run, neither on the user's computer nor on the cluster. If the stack should end too, another schedule deletes
 it later.
-eventbridge_schedules.py creates the schedules; add_schedules.py calls this file if ``expires`` is set.
+eventbridge_schedules.py creates the schedules; lifetime_schedules.py calls this file if ``expires`` is set.
 """
 
 from datetime import datetime, timezone

@@ -62,7 +62,7 @@ class NodeResources:
     """The bundle's S3 object; ``Asset.grant_read`` would grant its complete bucket."""
     address: str | None
     """The master's Elastic IP, if the cluster has one."""
-    makes_file_system: bool = False
+    creates_file_system: bool = False
     """True if the stack creates the shared file system, whose ID the master must query."""
     has_lustre: bool = False
     """True if the nodes mount the user's Lustre file system, whose mount name the master must query."""
@@ -256,7 +256,7 @@ def _master_statements(resources: NodeResources) -> list[iam.PolicyStatement]:
 
 def _shared_storage_statements(resources: NodeResources) -> list[iam.PolicyStatement]:
     """Allow the master to query which file system the nodes mount; mounting it requires no permission."""
-    if resources.makes_file_system:
+    if resources.creates_file_system:
         return [
             iam.PolicyStatement(actions=["cloudformation:DescribeStackResource"], resources=[cdk.Aws.STACK_ID]),
         ]

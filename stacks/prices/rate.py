@@ -94,7 +94,7 @@ def price_line(props: "ClusterProps", prices: PriceList) -> str:
 
 def costs_by_use(props: "ClusterProps") -> str:
     """Name what a cluster costs besides its price per hour."""
-    return f"bucket, {'shared storage, ' if props.makes_file_system else ''}logs and traffic"
+    return f"bucket, {'shared storage, ' if props.creates_file_system else ''}logs and traffic"
 
 
 def describe_rate(rate: Rate, prices: PriceList, *, purchase: str = ON_DEMAND) -> str:

@@ -1,4 +1,4 @@
-"""Define and check the settings for the end of a cluster; stacks/lifetime/add_schedules.py acts on them."""
+"""Define and check the settings for the end of a cluster; stacks/lifetime/lifetime_schedules.py acts on them."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone

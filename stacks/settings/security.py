@@ -193,7 +193,7 @@ class SecuritySettings(DataSettings, AccessSettings, CapacitySettings, NamingSet
         require(self.flow_logs or self.vpc_id is not None, "flow_logs", self.flow_logs, "true with hardened")
         # A file system that the stack creates would be in no backup plan, which the checks require.
         allowed = "none or a file system of your own with hardened, in your backup plan"
-        require(not self.makes_file_system, "shared_storage", self.shared_storage, allowed)
+        require(not self.creates_file_system, "shared_storage", self.shared_storage, allowed)
         for name, values, maximum in (
             ("policy_arns", self.policy_arns, _HARDENED_POLICIES),
             ("data_buckets", self.data_buckets, _HARDENED_BUCKETS),

@@ -74,7 +74,7 @@ class StorageSettings(NetworkSettings):
     def warnings(self) -> dict[str, str]:
         """Warn of what costs money after ``cdk destroy``."""
         warnings = super().warnings()
-        if self.makes_file_system:
+        if self.creates_file_system:
             warnings["file-system-kept"] = (
                 f"shared_storage efs makes a file system that cdk destroy keeps, with the data in it: {EFS_PRICE}; "
                 "dlcluster delete-storage deletes it"
@@ -82,14 +82,14 @@ class StorageSettings(NetworkSettings):
         return warnings
 
     @property
-    def makes_file_system(self) -> bool:
+    def creates_file_system(self) -> bool:
         """Return True if the stack creates the shared file system."""
         return self.shared_storage == EFS
 
     @property
-    def makes_mount_target(self) -> bool:
+    def creates_mount_target(self) -> bool:
         """Return True if the stack creates a mount target; the user's own VPC already has one."""
-        return self.makes_file_system or (self.existing_efs is not None and self.vpc_id is None)
+        return self.creates_file_system or (self.existing_efs is not None and self.vpc_id is None)
 
     @property
     def existing_lustre(self) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from local.faults.registry import FAULT_TYPES, Method
+from local.faults.fault_decorator import FAULT_TYPES, Method
 
 Record = Callable[[str, tuple[Any, ...], dict[str, Any]], None]
 """Takes the name of a method of Faults and its arguments."""

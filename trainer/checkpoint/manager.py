@@ -40,7 +40,7 @@ class CheckpointSaver(Protocol):
     """Interface that the training loop uses to save checkpoints."""
 
     def flags(self) -> StepFlags:
-        """Return this rank's requests for the next step."""
+        """Return what this rank asks all ranks to do once the current step is complete."""
 
     def save(self, backend: Backend, progress: Progress, *, validation_accuracy: float | None = None) -> None:
         """Save a checkpoint of this position; all ranks call it at the same step."""
@@ -190,7 +190,7 @@ class CheckpointManager:
         )
 
     def flags(self) -> StepFlags:
-        """Return this rank's requests for the next step."""
+        """Return what this rank asks all ranks to do once the current step is complete."""
         is_due = self._dp.is_first_of_group and self._clock() - self._saved_at >= self._config.checkpoint_seconds
         return StepFlags(save=is_due, stop=self._stop_requested())
 

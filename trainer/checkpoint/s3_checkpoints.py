@@ -67,7 +67,7 @@ class S3Checkpoints:
             link.unlink(missing_ok=True)
 
     def upload_newest_and_wait(self, path: Path | None) -> None:
-        """Wait until this file, the last one, is in S3."""
+        """Upload this file unless S3 has it, and wait for the end; with None, wait only for a running upload."""
         self.wait_until_uploaded()
         if path is not None and path.name != self._last_name:
             self.upload(path)

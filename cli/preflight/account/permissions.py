@@ -113,7 +113,7 @@ def check_role_permissions(target: PreflightTarget) -> Iterator[Finding]:
 def check_storage_permissions(target: PreflightTarget) -> Iterator[Finding]:
     """Check that CloudFormation's role can create the file system and the mount target that the settings request."""
     props = target.props
-    if not props.makes_mount_target:
+    if not props.creates_mount_target:
         return
     actions = MOUNT_TARGET_ACTIONS if props.existing_efs else (*FILE_SYSTEM_ACTIONS, *MOUNT_TARGET_ACTIONS)
     name = props.existing_efs or "fs-0123456789abcdef0"

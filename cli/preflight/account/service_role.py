@@ -42,7 +42,7 @@ def _role_of_key(target: PreflightTarget) -> Finding:
 
 def check_efs_role(target: PreflightTarget) -> Iterator[Finding]:
     """Check the role with which EFS creates mount targets, if the stack has one."""
-    if target.props.makes_mount_target:
+    if target.props.creates_mount_target:
         yield from _service_role(target, *EFS, doubt="")
 
 

@@ -47,4 +47,4 @@ def _of_node(instance: InstanceType | None, efa_interfaces: int) -> int:
 
 def _of_network(props: ClusterProps) -> int:
     """Return the number of the interfaces of the NAT gateway and of the shared storage."""
-    return (props.vpc_id is None) + props.makes_mount_target
+    return (props.vpc_id is None) + props.creates_mount_target

@@ -8,7 +8,7 @@ from http.client import HTTPConnection
 
 from local.errors import LocalError
 from local.faults.clients import client
-from local.faults.nodes import NodeHandle
+from local.faults.node_handle import NodeHandle
 from local.network.addresses import METADATA_ADDRESS
 from local.network.vpc_network import in_namespace
 from tests.waiting import wait_until

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import pytest
 
 from local.faults import Faults
+from local.faults.node_handle import NodeHandle
 from local.faults.node_indexes import alias_of_index
-from local.faults.nodes import NodeHandle
 from local.node.nvidia_smi import VISIBLE_COUNT_FILE
 from local.run.user import User, deploy_arguments
 from tests.e2e.support.deployed_cluster import NODES

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from local.faults import Faults
-from local.faults.nodes import NodeHandle
+from local.faults.node_handle import NodeHandle
 from local.network.addresses import NODE_INTERFACE
 from local.network.vpc_network import find_router
 from local.run.user import User

@@ -292,6 +292,6 @@ def test_node_preempted_soon_after_the_start_uses_up_a_restart(
     monkeypatch.setattr(runs, "supervise_nodes", AsyncMock(return_value=preempted))
     streams = {FrameType.STDOUT: OutputStream(1)}
     context = JobContext(job_id="j", cwd="/", streams=streams, observer=JobRecorder(JOB, job_id="j", cwd="/"))
-    failure = asyncio.run(runs.run_attempt(JOB, [], context, restart_count=1))
+    failure = asyncio.run(runs.run_once(JOB, [], context, restart_count=1))
     assert failure is not None
     assert failure.cause is cause

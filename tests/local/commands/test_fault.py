@@ -8,7 +8,7 @@ import pytest
 from local.commands.fault import add_arguments, run_command
 from local.errors import UsageError
 from local.faults import Faults
-from local.faults.registry import FAULT_TYPES, Arguments
+from local.faults.fault_decorator import FAULT_TYPES, Arguments
 from local.faults.targets import FaultTarget
 from tests.local.fault_recorder import record_faults
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from local.commands.status import duration, is_shown, node_state, row, table
-from local.faults.nodes import NodeHandle
+from local.faults.node_handle import NodeHandle
 
 NOW = datetime(2026, 5, 6, 12, 0, 0, tzinfo=timezone.utc)
 

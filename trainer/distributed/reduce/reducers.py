@@ -1,8 +1,8 @@
 """Sum a step's gradients over all ranks: with DistributedDataParallel between GPUs, around a ring between CPUs.
 
 In this file: Ring, then Collective, which sums with NCCL between GPUs and with gloo or the ring between CPUs, then the
-two reducers of the defaults, which take the gradients from the backward pass and sum them, and the other values of the
-step, with Collective. The reducer for other options is in gradient_buckets.py.
+two default reducers, FlatReducer and DdpReducer. Each sums a step's gradients, and its loss, flags and BatchNorm
+statistics. The reducer for other options is in gradient_buckets.py.
 """
 
 import gc

@@ -124,14 +124,14 @@ FILE_SYSTEMS = f"arn:aws:elasticfilesystem:eu-west-1:{ACCOUNT}:file-system"
 
 
 @pytest.mark.parametrize(
-    ("setting", "resource", "makes_file_system"),
+    ("setting", "resource", "creates_file_system"),
     [("efs", "fs-0123456789abcdef0", True), ("efs:fs-01234567", "fs-01234567", False)],
 )
 def test_cloudformation_must_make_the_shared_storage(
-    account: Account, setting: str, resource: str, makes_file_system: bool
+    account: Account, setting: str, resource: str, creates_file_system: bool
 ) -> None:
     account.settings["shared_storage"] = setting
-    actions = permissions.FILE_SYSTEM_ACTIONS if makes_file_system else ()
+    actions = permissions.FILE_SYSTEM_ACTIONS if creates_file_system else ()
     expected = {
         "PolicySourceArn": EXECUTOR,
         "ActionNames": [*actions, *permissions.MOUNT_TARGET_ACTIONS],

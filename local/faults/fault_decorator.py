@@ -1,6 +1,7 @@
 """Register the faults that the command line and chaos plans offer: the decorators of the methods of `Faults`.
 
-The registry is filled when faults.py is imported, which the package does.
+To add a fault, add a method with a decorator to `Faults` in faults.py; this file stays as it is. Importing faults.py,
+which the package does, fills the registry.
 """
 
 from collections.abc import Callable
