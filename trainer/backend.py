@@ -39,7 +39,7 @@ class TrainingState:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepFlags:
-    """What a rank asks all ranks to do once the current step is complete; one rank's flag is enough."""
+    """Requests of a rank, which all ranks carry out after the current step; one rank's flag is enough."""
 
     save: bool = False
     """Save a checkpoint."""

@@ -38,7 +38,7 @@ _LOOK_UPS: Final = {
     "availability-zones": "the zones",
     "cc-api-provider": "the Capacity Block",
 }
-"""What is looked up, by the CDK's name of the provider."""
+"""Descriptions of look-ups for messages, by the name of the CDK's provider."""
 
 
 def check_settings_are_in_context(file: Path) -> None:

@@ -60,7 +60,7 @@ class ClusterView:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeView:
-    """What a node shows of itself and of the cluster."""
+    """A node's own view of itself and of the cluster."""
 
     identity: NodeIdentity
     cluster: ClusterView

@@ -36,7 +36,7 @@ def group(name: str, *ingress: SecurityGroupRule) -> SecurityGroup:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MountOutcome:
-    """What one mount gave."""
+    """Result of one attempt to mount."""
 
     printed: str
     """Errors that the mount helper printed."""
