@@ -17,7 +17,7 @@ from bootstrap.aws.signals import SIGNALED_FILE, StackSignal
 from bootstrap.cluster.record_validation import SHA256
 from bootstrap.cluster.termination_notice import read_notice
 from bootstrap.config import NodeConfig, SignalTarget, parse_config, parse_signal_target
-from bootstrap.contract import LOG_FILE, NODE_CONFIG, release_name
+from bootstrap.contract import LOG_FILE, NODE_CONFIG_FILE, release_name
 from bootstrap.dependencies import AgentDependencies
 from bootstrap.errors import ConfigError
 from bootstrap.failures import RETRYABLE_ERRORS
@@ -79,15 +79,15 @@ def _stop(signal_number: int, frame: FrameType | None) -> NoReturn:
 
 def read_config(root: Path) -> NodeConfig:
     """Read the configuration; report a bad one to the stack."""
-    file = under_root(root, NODE_CONFIG)
+    file = under_root(root, NODE_CONFIG_FILE)
     try:
         text = file.read_text()
     except FileNotFoundError as error:
-        raise ConfigError(f"{NODE_CONFIG} must be written before the agent starts") from error
+        raise ConfigError(f"{NODE_CONFIG_FILE} must be written before the agent starts") from error
     try:
         return parse_config(text)
     except ConfigError as error:
-        log.warning("%s: %s", NODE_CONFIG, error)
+        log.warning("%s: %s", NODE_CONFIG_FILE, error)
         if target := parse_signal_target(text):
             report(target, ConfigError.reason, root)
         raise

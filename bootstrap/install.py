@@ -13,16 +13,16 @@ from bootstrap.atomic_file import Permissions, point_link, write_and_act, write_
 from bootstrap.config import NodeConfig, parse_config
 from bootstrap.contract import (
     AGENT_SERVICE,
-    CURRENT_RELEASE,
+    CURRENT_RELEASE_LINK,
     DURABLE_SERVICE,
     LAUNCH_COMMAND,
     MASTER,
     MOUNT_STOPPED,
     MXNET_ENVIRONMENT_SERVICE,
-    NODE_CONFIG,
+    NODE_CONFIG_FILE,
     READ_AHEAD_SERVICE,
     SETUP_SERVICE,
-    SHARED_STATE,
+    SHARED_STATE_FILE,
     SHARED_STORAGE_SERVICE,
     TRAINER_LINK,
 )
@@ -41,7 +41,7 @@ After=network-online.target
 StartLimitIntervalSec=0
 
 [Service]
-ExecStart=/usr/bin/python3 {CURRENT_RELEASE}/bootstrap run
+ExecStart=/usr/bin/python3 {CURRENT_RELEASE_LINK}/bootstrap run
 Restart=always
 RestartSec=2
 StandardOutput=journal
@@ -59,7 +59,7 @@ After=network-online.target
 StartLimitIntervalSec=0
 
 [Service]
-ExecStart=/usr/bin/python3 {CURRENT_RELEASE}/bootstrap mxnet-environment
+ExecStart=/usr/bin/python3 {CURRENT_RELEASE_LINK}/bootstrap mxnet-environment
 # The agent reports a failure; only a service that was killed starts again.
 Restart=on-failure
 RestartSec=5
@@ -79,9 +79,9 @@ Before=remote-fs-pre.target
 StartLimitIntervalSec=0
 
 [Service]
-ExecStart=/usr/bin/python3 {CURRENT_RELEASE}/bootstrap shared-storage
+ExecStart=/usr/bin/python3 {CURRENT_RELEASE_LINK}/bootstrap shared-storage
 # However it ended: the state that it wrote last is not true any more.
-ExecStopPost=-/bin/sh -c 'echo {MOUNT_STOPPED} >{SHARED_STATE}'
+ExecStopPost=-/bin/sh -c 'echo {MOUNT_STOPPED} >{SHARED_STATE_FILE}'
 Restart=always
 RestartSec=2
 # Without the tunnel every process that uses the directory hangs: others go first if the memory runs out.
@@ -99,7 +99,7 @@ After=network-online.target
 StartLimitIntervalSec=0
 
 [Service]
-ExecStart=/usr/bin/python3 {CURRENT_RELEASE}/bootstrap setup
+ExecStart=/usr/bin/python3 {CURRENT_RELEASE_LINK}/bootstrap setup
 # The agent reports a failure; only a service that was killed starts again.
 Restart=on-failure
 RestartSec=5
@@ -118,7 +118,7 @@ StartLimitIntervalSec=0
 [Service]
 # Jobs are units of this user's systemd.
 User={{user}}
-ExecStart=/usr/bin/python3 -I -S -X utf8 {CURRENT_RELEASE}/launcher/durable/__main__.py serve
+ExecStart=/usr/bin/python3 -I -S -X utf8 {CURRENT_RELEASE_LINK}/launcher/durable/__main__.py serve
 Restart=always
 RestartSec=5
 Nice=5
@@ -133,7 +133,7 @@ Description=deeplearning-cdk reads PyTorch's libraries
 After={AGENT_SERVICE}
 
 [Service]
-ExecStart=/usr/bin/python3 {CURRENT_RELEASE}/bootstrap read-ahead
+ExecStart=/usr/bin/python3 {CURRENT_RELEASE_LINK}/bootstrap read-ahead
 # Everything else on the node goes first, where the disk's scheduler knows priorities.
 Nice=19
 IOSchedulingClass=idle
@@ -145,7 +145,7 @@ WantedBy=multi-user.target
 """
 LAUNCH: Final = f"""\
 #!/bin/sh
-exec /usr/bin/python3 -I -S -X utf8 {CURRENT_RELEASE}/launcher/__main__.py "$@"
+exec /usr/bin/python3 -I -S -X utf8 {CURRENT_RELEASE_LINK}/launcher/__main__.py "$@"
 """
 
 
@@ -172,8 +172,8 @@ def install(release: Path, *, root: Path, system: InstallSystem) -> None:
     if root == Path("/") and os.geteuid() != 0:
         raise BootstrapError(f"install must run as root, got user id {os.geteuid()}")
     compile_for_users(release)
-    point_link(under_root(root, CURRENT_RELEASE), release)
-    point_link(under_root(root, TRAINER_LINK), Path(CURRENT_RELEASE) / "trainer")
+    point_link(under_root(root, CURRENT_RELEASE_LINK), release)
+    point_link(under_root(root, TRAINER_LINK), Path(CURRENT_RELEASE_LINK) / "trainer")
     write_file(under_root(root, LAUNCH_COMMAND), LAUNCH, Permissions(mode=0o755))
     _start_or_restart(release, AGENT_SERVICE, UNIT_FILE, UNIT, pending_action="restart-agent", root=root, system=system)
     config = _read_config(root)
@@ -218,7 +218,7 @@ def _start_or_restart(
 def _read_config(root: Path) -> NodeConfig | None:
     """Return the node's configuration; None if it is missing or bad, which the agent reports."""
     try:
-        return parse_config(under_root(root, NODE_CONFIG).read_text())
+        return parse_config(under_root(root, NODE_CONFIG_FILE).read_text())
     except (FileNotFoundError, ConfigError):
         return None
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from bootstrap.contract import MASTER, worker_host
+from bootstrap.contract import FIRST_WORKER_INDEX, MASTER, MASTER_INDEX, worker_host
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -54,7 +54,9 @@ def complete_file(_: click.Context, __: click.Parameter, incomplete: str) -> "li
 
 def _nodes(ctx: click.Context) -> list[str]:
     """Return the nodes' names."""
-    return [MASTER if index == 1 else worker_host(index).removeprefix("deeplearning-") for index in _indexes(ctx)]
+    return [
+        MASTER if index == MASTER_INDEX else worker_host(index).removeprefix("deeplearning-") for index in _indexes(ctx)
+    ]
 
 
 def _indexes(ctx: click.Context) -> list[int]:
@@ -66,7 +68,7 @@ def _indexes(ctx: click.Context) -> list[int]:
     name, region = chosen.get("cluster") or (props.cluster_name if props else None), chosen.get("region")
     for cluster in reversed(read_seen()):
         if name in (None, cluster.name) and region in (None, cluster.region):
-            return [1, *(index for index in cluster.nodes if index > 1)]
+            return [MASTER_INDEX, *(index for index in cluster.nodes if index >= FIRST_WORKER_INDEX)]
     declared = props.worker_count if props and props.cluster_name == name else 0
     return list(range(1, declared + 2))
 

@@ -25,7 +25,7 @@ class SeenCluster(NamedTuple):
     name: str
     region: str
     nodes: tuple[int, ...]
-    """Node indexes; the master's is 1."""
+    """Node indexes."""
     profile: str = ""
     """AWS profile, in place of the account, which only AWS could tell; empty without one."""
 

@@ -22,8 +22,8 @@ TRANSFER_TIMEOUT_S: Final = 1800.0
 NO_SUCH_KEY: Final = 1
 """Exit code of ``aws s3 ls`` when no object has the prefix ("AWS CLI Command Reference", s3 ls)."""
 NO_METADATA: Final[Mapping[str, str]] = {}
-NODE_CONFIG: Final = Path("/etc/deeplearning/node.json")
-"""File with the node's region; same as bootstrap.contract.NODE_CONFIG, which the trainer does not import."""
+NODE_CONFIG_FILE: Final = Path("/etc/deeplearning/node.json")
+"""File with the node's region; same as bootstrap.contract.NODE_CONFIG_FILE, which the trainer does not import."""
 REGION_VARIABLES: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 PROFILE_VARIABLES: Final = ("AWS_DEFAULT_PROFILE", "AWS_PROFILE")
 
@@ -90,7 +90,7 @@ class S3Folder:
 def node_region() -> str | None:
     """Return the region of this node; None on a machine outside of a cluster."""
     try:
-        region = json.loads(NODE_CONFIG.read_text())["region"]
+        region = json.loads(NODE_CONFIG_FILE.read_text())["region"]
     except (OSError, ValueError, KeyError):
         return None
     return str(region)

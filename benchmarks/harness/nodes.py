@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bootstrap.contract import CLUSTER_KEY_FILE, KNOWN_HOSTS_FILE, SSH_CLIENT_CONFIG, worker_host
+from bootstrap.contract import CLUSTER_KEY_FILE, KNOWN_HOSTS_FILE, SSH_CLIENT_CONFIG_FILE, worker_host
 from local.cache import cache_dir
 from tests.launcher.sshd import make_key, sshd_nodes
 
@@ -60,7 +60,7 @@ def running_nodes(count: int, *, programs: Path | None = None) -> Iterator[Path]
                 "".join(f"{name} {node.host_key}\n" for name, node in zip(names, nodes, strict=True))
             )
             # Other programs' ssh needs the same key.
-            Path(SSH_CLIENT_CONFIG).write_text(f"Host {worker_host(0)[:-1]}*\n  IdentityFile {CLUSTER_KEY_FILE}\n")
+            Path(SSH_CLIENT_CONFIG_FILE).write_text(f"Host {worker_host(0)[:-1]}*\n  IdentityFile {CLUSTER_KEY_FILE}\n")
             # Only the first node inherits this variable: remove it, so that all nodes are alike.
             os.environ.pop("PYTHONPYCACHEPREFIX", None)
             runtime = directory / "runtime"

@@ -6,7 +6,16 @@ from dataclasses import asdict, dataclass, field, fields, replace
 
 from bootstrap.cluster.record_validation import MAX_GENERATION, MAX_NODES
 from bootstrap.cluster.records import MemberRecord
-from bootstrap.contract import MASTER, MOUNT_FIELD, RELEASE_FIELD, SETUP_FAILED, SETUP_FIELD, NodeType
+from bootstrap.contract import (
+    FIRST_WORKER_INDEX,
+    MASTER,
+    MASTER_INDEX,
+    MOUNT_FIELD,
+    RELEASE_FIELD,
+    SETUP_FAILED,
+    SETUP_FIELD,
+    NodeType,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,7 +156,7 @@ def assign_node_indexes(
     refreshed = [
         _refreshed(member, known.get(member.instance_id)) for member in members if member.instance_id not in departed
     ]
-    kept = [member for member in refreshed if (member.node_index == 1) == (member.node_type == MASTER)]
+    kept = [member for member in refreshed if (member.node_index == MASTER_INDEX) == (member.node_type == MASTER)]
     by_index = {member.node_index: member for member in _close_gaps(kept, desired_nodes=desired_nodes)}
     placed = {member.instance_id for member in by_index.values()}
     newcomers = sorted(
@@ -170,10 +179,10 @@ def _close_gaps(members: Sequence[Member], *, desired_nodes: int) -> Iterator[Me
 
     All move together when the last leaving node is gone, so that ranks change only once.
     """
-    workers = [member for member in members if member.node_index > 1]
+    workers = [member for member in members if member.node_index >= FIRST_WORKER_INDEX]
     # Index 1 stays free for a master that is absent now.
     may_renumber = len(workers) < desired_nodes and not any(member.draining for member in members)
-    free = iter(sorted(set(range(2, desired_nodes + 1)) - {member.node_index for member in members}))
+    free = iter(sorted(set(range(FIRST_WORKER_INDEX, desired_nodes + 1)) - {member.node_index for member in members}))
     for member in members:
         yield replace(member, node_index=next(free)) if may_renumber and member.node_index > desired_nodes else member
 
@@ -186,7 +195,7 @@ def _refreshed(member: Member, node: Node | None) -> Member:
 
 
 def _lowest_free(by_index: Collection[int], node_type: NodeType, *, desired_nodes: int) -> int | None:
-    candidates = (1,) if node_type == MASTER else range(2, desired_nodes + 1)
+    candidates = (MASTER_INDEX,) if node_type == MASTER else range(FIRST_WORKER_INDEX, desired_nodes + 1)
     return next((node_index for node_index in candidates if node_index not in by_index), None)
 
 

@@ -44,6 +44,7 @@ from bootstrap.contract import (
     HOST_KEY_FIELD,
     INSTANCE_ID_FIELD,
     MASTER,
+    MASTER_INDEX,
     MASTER_TRAINS_FIELD,
     MEMBERS_FIELD,
     MOUNT_FIELD,
@@ -99,7 +100,7 @@ class MembershipRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StateRecord:
-    """The state file of a node, written by its agent; see contract.NODE_STATE."""
+    """The state file of a node, written by its agent; see contract.NODE_STATE_FILE."""
 
     instance_id: str
     generation: int
@@ -237,11 +238,9 @@ def parse_member(row: object, networks: Networks | None) -> MemberRecord:
         setup=check_setup(values.get(SETUP_FIELD, "")),
         release=check_release(values.get(RELEASE_FIELD, "")),
     )
-    if (member.node_index == 1) != (member.node_type == MASTER):
-        raise RecordError(
-            f"{NODE_INDEX_FIELD} must be 1 on the {MASTER} and above 1 on a worker, "
-            f"got {member.node_index} on a {member.node_type}"
-        )
+    if (member.node_index == MASTER_INDEX) != (member.node_type == MASTER):
+        got = f"{member.node_index} on a {member.node_type}"
+        raise RecordError(f"{NODE_INDEX_FIELD} must be {MASTER_INDEX} on the {MASTER} only, got {got}")
     return member
 
 

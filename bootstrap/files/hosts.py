@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping
 
 from bootstrap.cluster.membership import Member
-from bootstrap.contract import MASTER_HOST, worker_host
+from bootstrap.contract import MASTER_HOST, MASTER_INDEX, worker_host
 
 
 def host_names(node_index: int) -> list[str]:
-    """Return the host names of a node: the master is also a training node, so index 1 has two."""
-    return [MASTER_HOST, worker_host(node_index)] if node_index == 1 else [worker_host(node_index)]
+    """Return the host names of a node: the master is also a training node, so the master's index has two."""
+    return [MASTER_HOST, worker_host(node_index)] if node_index == MASTER_INDEX else [worker_host(node_index)]
 
 
 def in_index_order(members: Iterable[Member]) -> list[Member]:

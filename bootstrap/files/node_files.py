@@ -93,7 +93,9 @@ class NodeFiles:
             **self._write_members(membership, node_index=member.node_index),
             **self._write_variables(values),
             **self._write_ssh(membership, member=member),
-            contract.NODE_STATE: write_file(self._path(contract.NODE_STATE), node_state(membership, member=member)),
+            contract.NODE_STATE_FILE: write_file(
+                self._path(contract.NODE_STATE_FILE), node_state(membership, member=member)
+            ),
         }
         if member.node_type == contract.MASTER:
             # After the hosts: a launcher that no longer finds a node here finds it there.
@@ -119,8 +121,8 @@ class NodeFiles:
                 self._path(contract.ENVIRONMENT_FILE), environment.environment_lines(values)
             ),
             # systemd reads the drop-in only at boot; until then, set the variables directly.
-            contract.SYSTEMD_ENVIRONMENT: write_and_act(
-                self._path(contract.SYSTEMD_ENVIRONMENT),
+            contract.SYSTEMD_ENVIRONMENT_FILE: write_and_act(
+                self._path(contract.SYSTEMD_ENVIRONMENT_FILE),
                 environment.systemd_environment(values),
                 act=lambda: self._system.set_environment(values),
                 pending=pending_file(self._root, "set-environment"),
@@ -143,11 +145,11 @@ class NodeFiles:
             contract.KNOWN_HOSTS_FILE: write_block(
                 self._path(contract.KNOWN_HOSTS_FILE), ssh.known_hosts_lines(membership.active_members)
             ),
-            contract.SSH_CLIENT_CONFIG: write_file(
-                self._path(contract.SSH_CLIENT_CONFIG), ssh.SSH_CLIENT_WITH_KEY if is_master else ssh.SSH_CLIENT
+            contract.SSH_CLIENT_CONFIG_FILE: write_file(
+                self._path(contract.SSH_CLIENT_CONFIG_FILE), ssh.SSH_CLIENT_WITH_KEY if is_master else ssh.SSH_CLIENT
             ),
-            contract.SSHD_CONFIG: write_and_act(
-                self._path(contract.SSHD_CONFIG),
+            contract.SSHD_CONFIG_FILE: write_and_act(
+                self._path(contract.SSHD_CONFIG_FILE),
                 ssh.SSHD_MASTER if is_master else ssh.SSHD_WORKER,
                 act=self._system.reload_sshd,
                 pending=pending_file(self._root, "reload-sshd"),
@@ -177,7 +179,7 @@ def read_node_state(root: Path, *, instance_id: str, networks: Networks) -> Memb
     Return NO_MEMBERSHIP if this instance has written none since it booted.
     """
     try:
-        state = parse_state(under_root(root, contract.NODE_STATE).read_text(), networks)
+        state = parse_state(under_root(root, contract.NODE_STATE_FILE).read_text(), networks)
     except (OSError, RecordError):
         return NO_MEMBERSHIP
     if state.instance_id != instance_id:
@@ -190,7 +192,7 @@ def read_node_state(root: Path, *, instance_id: str, networks: Networks) -> Memb
 
 
 def node_state(membership: Membership, *, member: Member) -> str:
-    """Render the state file; see contract.NODE_STATE."""
+    """Render the state file; see contract.NODE_STATE_FILE."""
     state = {
         "instance_id": member.instance_id,
         "node_index": member.node_index,

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bootstrap.contract import NODE_STATE
+from bootstrap.contract import NODE_STATE_FILE
 
 
 def under_root(root: Path, path: str) -> Path:
@@ -12,7 +12,7 @@ def under_root(root: Path, path: str) -> Path:
 
 def run_file(root: Path, name: str) -> Path:
     """Return a file beside the node's state, in a directory that a reboot empties."""
-    return under_root(root, NODE_STATE).with_name(name)
+    return under_root(root, NODE_STATE_FILE).with_name(name)
 
 
 def pending_file(root: Path, action: str) -> Path:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from bootstrap.cluster.membership import Member
-from bootstrap.contract import MASTER_HOST, SCRATCH_DIRS, SSH_PORT
+from bootstrap.contract import MASTER_HOST, MASTER_INDEX, SCRATCH_DIRS, SSH_PORT
 from bootstrap.failures import BROKEN_DISK
 from bootstrap.files.hosts import host_names
 from bootstrap.files.paths import under_root
@@ -116,7 +116,7 @@ class HealthChecks:
 
     def _check_master(self, members: Iterable[Member]) -> HealthCheckFailure | None:
         for member in members:
-            if member.node_index == 1 and not self.answers_ssh(member.address):
+            if member.node_index == MASTER_INDEX and not self.answers_ssh(member.address):
                 return HealthCheckFailure(reason=f"{MASTER_HOST} silent", needs_replacement=False)
         return None
 

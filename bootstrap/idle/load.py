@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from bootstrap.contract import SETUP_RUNNING, SETUP_STATE
+from bootstrap.contract import SETUP_RUNNING, SETUP_STATE_FILE
 from bootstrap.errors import CommandError
 from bootstrap.files.paths import under_root
 from bootstrap.idle.detector import SILENT_AFTER_S
@@ -82,7 +82,7 @@ class Load:
     def _runs_setup(self) -> bool:
         """Return True during ``dlcluster setup``, which may wait minutes for a server."""
         try:
-            progress = json.loads(under_root(self.root, SETUP_STATE).read_text())
+            progress = json.loads(under_root(self.root, SETUP_STATE_FILE).read_text())
         except FileNotFoundError:
             return False
         return bool(progress["state"] == SETUP_RUNNING)

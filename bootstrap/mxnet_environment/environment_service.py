@@ -9,7 +9,7 @@ from typing import Final
 
 from bootstrap.aws.clients import connect
 from bootstrap.config import NodeConfig, parse_config
-from bootstrap.contract import MASTER, NODE_CONFIG
+from bootstrap.contract import MASTER, NODE_CONFIG_FILE
 from bootstrap.errors import MxnetEnvironmentError
 from bootstrap.files.paths import under_root
 from bootstrap.mxnet_environment.archive import Archive
@@ -27,7 +27,7 @@ BUILD_S: Final = 900.0
 
 def provide_mxnet_environment(root: Path) -> None:
     """Provide the MXNet environment of the node's configuration, if any."""
-    config = parse_config(under_root(root, NODE_CONFIG).read_text())
+    config = parse_config(under_root(root, NODE_CONFIG_FILE).read_text())
     if config.mxnet_environment is None:
         return
     try:

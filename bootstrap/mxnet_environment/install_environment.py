@@ -17,7 +17,7 @@ from boto3.exceptions import Boto3Error
 from botocore.exceptions import BotoCoreError, ClientError
 
 from bootstrap.atomic_file import point_link
-from bootstrap.contract import MXNET_ENVIRONMENT, MXNET_ENVIRONMENTS_DIR, MXNET_FRAMEWORKS_FILE
+from bootstrap.contract import MXNET_ENVIRONMENT_LINK, MXNET_ENVIRONMENTS_DIR, MXNET_FRAMEWORKS_FILE
 from bootstrap.errors import MxnetEnvironmentError
 from bootstrap.files.paths import under_root
 from bootstrap.mxnet_environment.archive import Archive
@@ -66,9 +66,9 @@ def install_environment(
             deadline=dependencies.monotonic() + wait_s,
             dependencies=dependencies,
         )
-    point_link(under_root(dependencies.root, MXNET_ENVIRONMENT), Path(recipe.directory))
+    point_link(under_root(dependencies.root, MXNET_ENVIRONMENT_LINK), Path(recipe.directory))
     if HOROVOD in recipe.frameworks:
-        _link_command(under_root(dependencies.root, MPIRUN_COMMAND), Path(MXNET_ENVIRONMENT, "bin/mpirun"))
+        _link_command(under_root(dependencies.root, MPIRUN_COMMAND), Path(MXNET_ENVIRONMENT_LINK, "bin/mpirun"))
     write_progress(dependencies.root, EnvironmentProgress(state=READY))
     log.info("mxnet: %s is ready", recipe.key)
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bootstrap.atomic_file import write_file
-from bootstrap.contract import MXNET_ENVIRONMENT_STATE
+from bootstrap.contract import MXNET_ENVIRONMENT_STATE_FILE
 from bootstrap.errors import MxnetEnvironmentError
 from bootstrap.files.paths import under_root
 
@@ -30,13 +30,13 @@ STARTING = EnvironmentProgress(state="starting")
 
 def write_progress(root: Path, progress: EnvironmentProgress) -> None:
     """Write the progress file."""
-    write_file(under_root(root, MXNET_ENVIRONMENT_STATE), json.dumps(asdict(progress)) + "\n")
+    write_file(under_root(root, MXNET_ENVIRONMENT_STATE_FILE), json.dumps(asdict(progress)) + "\n")
 
 
 def read_progress(root: Path) -> EnvironmentProgress:
     """Return the service's last progress, or STARTING."""
     try:
-        return EnvironmentProgress(**json.loads(under_root(root, MXNET_ENVIRONMENT_STATE).read_text()))
+        return EnvironmentProgress(**json.loads(under_root(root, MXNET_ENVIRONMENT_STATE_FILE).read_text()))
     except FileNotFoundError:
         return STARTING
 

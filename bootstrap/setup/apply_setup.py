@@ -9,7 +9,7 @@ from typing import Final
 
 from bootstrap.atomic_file import write_file
 from bootstrap.config import parse_config
-from bootstrap.contract import AGENT_SERVICE, NODE_CONFIG, SETUP_LOG, SETUP_SERVICE, SETUP_STATE
+from bootstrap.contract import AGENT_SERVICE, NODE_CONFIG_FILE, SETUP_LOG_FILE, SETUP_SERVICE, SETUP_STATE_FILE
 from bootstrap.errors import SetupError
 from bootstrap.files.paths import under_root
 from bootstrap.install import InstallSystem, start_services
@@ -36,13 +36,13 @@ def apply_setup(
 
     The agent rereads the configuration. Until the setup has ended, the node keeps its place in the cluster.
     """
-    file = under_root(root, NODE_CONFIG)
+    file = under_root(root, NODE_CONFIG_FILE)
     named = {"setup": source.url, "setup_sha256": source.sha256, "setup_timeout_s": int(source.timeout_s)}
     text = json.dumps(json.loads(file.read_text()) | named, indent=2) + "\n"
     config = parse_config(text)
     write_file(file, text)
     # An earlier attempt at the same setup has left its outcome.
-    under_root(root, SETUP_STATE).unlink(missing_ok=True)
+    under_root(root, SETUP_STATE_FILE).unlink(missing_ok=True)
     start_services(config, root=root, system=system)
     for unit in (SETUP_SERVICE, AGENT_SERVICE):
         system.restart(unit)
@@ -53,5 +53,5 @@ def apply_setup(
             raise SetupError("timed out", f"waited {source.timeout_s + MARGIN_S:.0f} s for {SETUP_SERVICE} to end")
         sleep(POLL_S)
     if monitor.failure:
-        raise SetupError(monitor.failure, f"{monitor.failure} ({SETUP_LOG} has all lines)")
+        raise SetupError(monitor.failure, f"{monitor.failure} ({SETUP_LOG_FILE} has all lines)")
     log.info("setup %s is done", source.sha256)

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from bootstrap.atomic_file import Permissions, write_block, write_file
 from bootstrap.contract import (
     AGENT_SERVICE,
-    CURRENT_RELEASE,
+    CURRENT_RELEASE_LINK,
     DURABLE_SERVICE,
     ENVIRONMENT_FILE,
     ENVIRONMENT_SCRIPT,
@@ -26,17 +26,17 @@ from bootstrap.contract import (
     KNOWN_HOSTS_FILE,
     LAUNCH_COMMAND,
     MXNET_ENVIRONMENT_SERVICE,
-    NODE_CONFIG,
+    NODE_CONFIG_FILE,
     READ_AHEAD_SERVICE,
     RELEASES_DIR,
     SCRATCH_DIRS,
-    SETUP_MARKER,
+    SETUP_MARKER_FILE,
     SETUP_SERVICE,
     SHARED_DIR,
     SHARED_STORAGE_SERVICE,
-    SSH_CLIENT_CONFIG,
-    SSHD_CONFIG,
-    SYSTEMD_ENVIRONMENT,
+    SSH_CLIENT_CONFIG_FILE,
+    SSHD_CONFIG_FILE,
+    SYSTEMD_ENVIRONMENT_FILE,
     TRAINER_LINK,
     WORKER,
     WORKERS_FILE,
@@ -63,8 +63,8 @@ BLOCKS: Final = (HOSTS_FILE, ENVIRONMENT_FILE, KNOWN_HOSTS_FILE)
 """Files of which the product writes only the block between its markers."""
 NODE_STATE_PATTERNS: Final = (
     *(f"/etc/systemd/system/{service}" for service in SERVICES),
-    *(ENVIRONMENT_SCRIPT, SYSTEMD_ENVIRONMENT, SSH_CLIENT_CONFIG, SSHD_CONFIG, LAUNCH_COMMAND),
-    *(CURRENT_RELEASE, TRAINER_LINK, RELEASES_DIR, WORKERS_FILE, str(Path(NODE_CONFIG).parent)),
+    *(ENVIRONMENT_SCRIPT, SYSTEMD_ENVIRONMENT_FILE, SSH_CLIENT_CONFIG_FILE, SSHD_CONFIG_FILE, LAUNCH_COMMAND),
+    *(CURRENT_RELEASE_LINK, TRAINER_LINK, RELEASES_DIR, WORKERS_FILE, str(Path(NODE_CONFIG_FILE).parent)),
 )
 IDENTITY_PATTERNS: Final = (
     *("/etc/ssh/ssh_host_*", "/etc/hostname", "/etc/netplan/50-cloud-init.yaml", "/var/lib/cloud/*"),
@@ -83,7 +83,7 @@ SKELETON: Final = "/etc/skel"
 FILES_BELOW: Final = ("/var/log", "/var/spool/cron", "/var/spool/at")
 """Logs, crontabs and at jobs: their programs do not create the directories again."""
 SECRETS: Final = (
-    *("/etc/ssh/ssh_host_*", str(Path(NODE_CONFIG).parent), "/var/lib/systemd/credential.secret"),
+    *("/etc/ssh/ssh_host_*", str(Path(NODE_CONFIG_FILE).parent), "/var/lib/systemd/credential.secret"),
     *("/var/lib/amazon/ssm/*", "/var/spool/cron"),
 )
 SECRETS_OF_HOMES: Final = (
@@ -121,7 +121,7 @@ class ImageSystem(Protocol):
 
 def prepare_image(*, root: Path, sha256: str, system: ImageSystem, cgroup: str) -> None:
     """Remove keys, homes, logs and node state from the disk. Raises SetupError unless the setup has succeeded on it."""
-    marker = under_root(root, SETUP_MARKER)
+    marker = under_root(root, SETUP_MARKER_FILE)
     marked = marker.read_text().strip() if marker.is_file() else "none"
     done = done_marker(sha256, WORKER)
     # An older release wrote no type.

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from bootstrap.atomic_file import write_file
-from bootstrap.contract import SETUP_DONE, SETUP_HASH_LENGTH, SETUP_RUNNING, SETUP_STATE
+from bootstrap.contract import SETUP_DONE, SETUP_HASH_LENGTH, SETUP_RUNNING, SETUP_STATE_FILE
 from bootstrap.files.paths import under_root
 
 
@@ -23,7 +23,7 @@ class SetupProgress:
 
 def write_progress(root: Path, progress: SetupProgress) -> None:
     """Write the progress file."""
-    write_file(under_root(root, SETUP_STATE), json.dumps(asdict(progress)) + "\n")
+    write_file(under_root(root, SETUP_STATE_FILE), json.dumps(asdict(progress)) + "\n")
 
 
 class SetupMonitor:
@@ -59,7 +59,7 @@ class SetupMonitor:
         """Return the service's last progress for this archive."""
         starting = SetupProgress(state=SETUP_RUNNING, sha256=self._sha256 or "")
         try:
-            progress = SetupProgress(**json.loads(under_root(self._root, SETUP_STATE).read_text()))
+            progress = SetupProgress(**json.loads(under_root(self._root, SETUP_STATE_FILE).read_text()))
         except FileNotFoundError:
             return starting
         return progress if progress.sha256 == self._sha256 else starting

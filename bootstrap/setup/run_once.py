@@ -13,7 +13,7 @@ from bootstrap.contract import (
     PYTORCH_PYTHON,
     SETUP_DONE,
     SETUP_FAILED,
-    SETUP_MARKER,
+    SETUP_MARKER_FILE,
     SETUP_REQUIREMENTS,
     SETUP_RUNNING,
     SETUP_SCRIPT,
@@ -63,7 +63,7 @@ def done_marker(sha256: str, node_type: NodeType) -> str:
 
 def run_setup_once(source: SetupSource, *, node_type: NodeType, dependencies: SetupDependencies) -> None:
     """Run the setup unless it has already succeeded on this disk; write its outcome for the agent."""
-    marker = under_root(dependencies.root, SETUP_MARKER)
+    marker = under_root(dependencies.root, SETUP_MARKER_FILE)
     done = done_marker(source.sha256, node_type)
     # Markers of older releases lack the node type. Such a marker was written on this very disk: prepare_image only
     # makes images whose marker has the type.

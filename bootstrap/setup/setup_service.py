@@ -11,7 +11,7 @@ from bootstrap.aws.clients import connect
 from bootstrap.aws.imds import read_identity
 from bootstrap.aws.log_shipping import LogShipper, set_up_logging
 from bootstrap.config import NodeConfig, parse_config
-from bootstrap.contract import BUCKET_VARIABLE, NODE_CONFIG, SETUP_LOG
+from bootstrap.contract import BUCKET_VARIABLE, NODE_CONFIG_FILE, SETUP_LOG_FILE
 from bootstrap.errors import MetadataError
 from bootstrap.files.paths import under_root
 from bootstrap.setup.archive import SetupSource
@@ -28,10 +28,10 @@ PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/sna
 
 def serve_setup(root: Path) -> None:
     """Run the setup that the node's configuration names, if any."""
-    config = parse_config(under_root(root, NODE_CONFIG).read_text())
+    config = parse_config(under_root(root, NODE_CONFIG_FILE).read_text())
     if config.setup is None or config.setup_sha256 is None or config.setup_timeout_s is None:
         return
-    shipper = set_up_logging(under_root(root, SETUP_LOG))
+    shipper = set_up_logging(under_root(root, SETUP_LOG_FILE))
     output = SetupOutput(config, shipper)
     environ = build_environment(config)
 

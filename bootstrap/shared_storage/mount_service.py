@@ -21,8 +21,8 @@ from bootstrap.contract import (
     MOUNT_REFUSED,
     MOUNT_UNREACHABLE,
     MOUNTED,
-    NODE_CONFIG,
-    SHARED_STATE,
+    NODE_CONFIG_FILE,
+    SHARED_STATE_FILE,
     SHARED_TARGET_FILE,
 )
 from bootstrap.files.paths import under_root
@@ -136,12 +136,12 @@ class Mounter:
         if state != self._state:
             log.info("shared storage: %s (%s)", state, reason)
             self._state = state
-        write_file(under_root(self._root, SHARED_STATE), f"{state}\n")
+        write_file(under_root(self._root, SHARED_STATE_FILE), f"{state}\n")
 
 
 def serve_shared_storage(root: Path) -> None:
     """Serve until the process ends; return immediately if the cluster has no shared storage."""
-    config = parse_config(under_root(root, NODE_CONFIG).read_text())
+    config = parse_config(under_root(root, NODE_CONFIG_FILE).read_text())
     if config.shared_storage is None:
         return
     mounter = Mounter(

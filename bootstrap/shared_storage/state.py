@@ -7,7 +7,7 @@ from typing import Final
 
 from bootstrap.atomic_file import write_file
 from bootstrap.cluster.record_validation import RecordError, check_mount
-from bootstrap.contract import MOUNT_NOT_KNOWN, MOUNTED, SHARED_STATE, SHARED_TARGET_FILE
+from bootstrap.contract import MOUNT_NOT_KNOWN, MOUNTED, SHARED_STATE_FILE, SHARED_TARGET_FILE
 from bootstrap.files.paths import under_root
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class SharedStorage:
         if self._wanted is None:
             return ""
         try:
-            state = check_mount(under_root(self._root, SHARED_STATE).read_text().strip()) or MOUNT_NOT_KNOWN
+            state = check_mount(under_root(self._root, SHARED_STATE_FILE).read_text().strip()) or MOUNT_NOT_KNOWN
         except (OSError, UnicodeDecodeError, RecordError):
             state = MOUNT_NOT_KNOWN
         return self._debounced(state)

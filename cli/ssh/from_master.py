@@ -3,7 +3,7 @@
 import shlex
 from typing import Final
 
-from bootstrap.contract import CLUSTER_KEY_FILE, CURRENT_RELEASE, MASTER
+from bootstrap.contract import CLUSTER_KEY_FILE, CURRENT_RELEASE_LINK, MASTER
 from cli.aws.nodes import ClusterNode
 from cli.ssh.config import NODE_CONNECT_TIMEOUT_S
 
@@ -17,7 +17,7 @@ SSH: Final = (
 
 def bootstrap_command(member: ClusterNode, *arguments: str) -> str:
     """Return the shell command that runs a command of the bootstrap program on a node."""
-    args = ["sudo", "-n", "python3", f"{CURRENT_RELEASE}/bootstrap", *arguments]
+    args = ["sudo", "-n", "python3", f"{CURRENT_RELEASE_LINK}/bootstrap", *arguments]
     return shlex.join(args if member.node_type == MASTER else [*_ssh(member), *args])
 
 

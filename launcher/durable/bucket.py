@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bootstrap.contract import JOBS_PREFIX, MASTER, NODE_CONFIG
+from bootstrap.contract import JOBS_PREFIX, MASTER, NODE_CONFIG_FILE
 from launcher.durable import archive
 from launcher.durable.record import DurableRecord
 from launcher.errors import LaunchError
@@ -37,7 +37,7 @@ class BucketLocation:
         return f"{JOBS_PREFIX}{self.cluster}/"
 
 
-def read_bucket_location(config: Path = Path(NODE_CONFIG)) -> BucketLocation:
+def read_bucket_location(config: Path = Path(NODE_CONFIG_FILE)) -> BucketLocation:
     """Return the location of this cluster's jobs. Raises LaunchError unless this machine is a cluster's master."""
     try:
         values = json.loads(config.read_text())

@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 
 from bootstrap.cluster.records import parse_state
-from bootstrap.contract import MOUNTED, NODE_CONFIG, NODE_STATE, SETUP_FAILED, worker_host
+from bootstrap.contract import MOUNTED, NODE_CONFIG_FILE, NODE_STATE_FILE, SETUP_FAILED, worker_host
 
 
-def has_minimum(state: Path = Path(NODE_STATE), config: Path = Path(NODE_CONFIG)) -> bool:
+def has_minimum(state: Path = Path(NODE_STATE_FILE), config: Path = Path(NODE_CONFIG_FILE)) -> bool:
     """Return True if the cluster may run below its declared size (min_workers) and has that many nodes, all usable."""
     try:
         members = [member for member in parse_state(state.read_text(), networks=None).members if not member.draining]
@@ -22,7 +22,7 @@ def has_minimum(state: Path = Path(NODE_STATE), config: Path = Path(NODE_CONFIG)
     return min_nodes is not None and len(members) >= min_nodes and is_mounted
 
 
-def reason_not_ready(state: Path = Path(NODE_STATE), config: Path = Path(NODE_CONFIG)) -> str | None:
+def reason_not_ready(state: Path = Path(NODE_STATE_FILE), config: Path = Path(NODE_CONFIG_FILE)) -> str | None:
     """Return the reason why the cluster is not ready to run a job, in a few words; None if it is complete."""
     try:
         cluster = parse_state(state.read_text(), networks=None)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from bootstrap.contract import NODE_CONFIG, NODE_STATE
+from bootstrap.contract import NODE_CONFIG_FILE, NODE_STATE_FILE
 
 REGION_VARIABLES: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 """Variables with which users choose a region; the first has precedence."""
@@ -20,12 +20,12 @@ REGION_VARIABLES: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 def read_node_config() -> Mapping[str, Any]:
     """Return the node's configuration; empty on any other machine."""
     with suppress(OSError, ValueError):
-        values = json.loads(Path(NODE_CONFIG).read_text())
+        values = json.loads(Path(NODE_CONFIG_FILE).read_text())
         return values if isinstance(values, dict) else {}
     return {}
 
 
-def declared_nodes(state: Path = Path(NODE_STATE)) -> int | None:
+def declared_nodes(state: Path = Path(NODE_STATE_FILE)) -> int | None:
     """Return how many nodes train in the complete cluster; None if this machine belongs to no cluster."""
     # Imported late: most command lines do not need it.
     from bootstrap.cluster.records import parse_state

@@ -47,7 +47,7 @@ def check_fabric(efa_devices: Sequence[tuple[Host, int | None]]) -> None:
 def check_setup(setup_states: Sequence[tuple[Host, str]]) -> None:
     """Raise BusyError if a setup is running on a node, RefusedError if setups differ: the ranks would differ too.
 
-    Each state is the JSON of contract.SETUP_STATE, or empty.
+    Each state is the JSON of contract.SETUP_STATE_FILE, or empty.
     """
     setups = [(host, json.loads(text) if text else {}) for host, text in setup_states]
     running = [host for host, setup in setups if setup.get("state") == SETUP_RUNNING]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bootstrap.contract import CLUSTER_KEY_FILE, NODE_CONFIG, WORKER_HOST_PREFIX
+from bootstrap.contract import CLUSTER_KEY_FILE, NODE_CONFIG_FILE, WORKER_HOST_PREFIX
 from launcher.errors import ErrorKind, LaunchError, NodeError, UnreachableError
 from launcher.hosts.addresses import address_for_peers, check_reachable, is_own_address, resolve_address
 from launcher.hosts.hostfile import LOCAL_HOST, Host, merge_errors
@@ -51,7 +51,7 @@ def is_this_machine(host: Host) -> bool:
         return False
 
 
-def lacks_cluster_key(config: Path = Path(NODE_CONFIG), key: Path = Path(CLUSTER_KEY_FILE)) -> bool:
+def lacks_cluster_key(config: Path = Path(NODE_CONFIG_FILE), key: Path = Path(CLUSTER_KEY_FILE)) -> bool:
     """Return True if this machine is a node of a cluster whose key this user cannot read, as on every worker."""
     return config.exists() and not os.access(key, os.R_OK)
 

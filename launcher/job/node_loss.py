@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bootstrap.contract import MASTER_HOST, NODE_STATE, WORKER_HOST_PREFIX, worker_host
+from bootstrap.contract import MASTER_HOST, MASTER_INDEX, NODE_STATE_FILE, WORKER_HOST_PREFIX, worker_host
 from launcher.hosts.hostfile import Host
 from launcher.job.failure import NODE_LOST_EXIT_CODE, Failure, FailureCause, set_first_failure
 from launcher.output.notes import note
@@ -53,7 +53,11 @@ def parse_cluster_view(text: str) -> ClusterView:
     draining_instances = frozenset(member.instance_id for member in state.members if member.draining)
     for member in state.members:
         if not member.draining:
-            names = (worker_host(member.node_index), *([MASTER_HOST] if member.node_index == 1 else []), member.address)
+            names = (
+                worker_host(member.node_index),
+                *([MASTER_HOST] if member.node_index == MASTER_INDEX else []),
+                member.address,
+            )
             instances |= dict.fromkeys(names, member.instance_id)
     return ClusterView(own_instance=state.instance_id, instances=instances, draining_instances=draining_instances)
 
@@ -61,7 +65,7 @@ def parse_cluster_view(text: str) -> ClusterView:
 class NodeStateReader:
     """Reader of the state file of this node's agent; parses it again whenever it changes."""
 
-    def __init__(self, path: Path = Path(NODE_STATE)) -> None:
+    def __init__(self, path: Path = Path(NODE_STATE_FILE)) -> None:
         self._path = path
         self._version: tuple[int, int] | None = None
         self._view: ClusterView | None = None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from bootstrap.contract import MXNET_ENVIRONMENT, PYTORCH_PYTHON
+from bootstrap.contract import MXNET_ENVIRONMENT_LINK, PYTORCH_PYTHON
 from launcher.errors import BusyError, LaunchError, UnreachableError, UsageError
 from launcher.frameworks import Framework, JobTopology, load_framework
 from launcher.job.checks import check_nodes, read_secrets_on_nodes
@@ -258,5 +258,5 @@ def node_specs(
 
 def path_prefix(framework: Framework, *, venv: str | None = None) -> list[str]:
     """Return the directories to put first on PATH, so that ``python`` in a command is the framework's."""
-    frameworks = [f"{MXNET_ENVIRONMENT}/bin"] if framework.is_in_mxnet_environment else []
+    frameworks = [f"{MXNET_ENVIRONMENT_LINK}/bin"] if framework.is_in_mxnet_environment else []
     return [*([f"{venv}/bin"] if venv else []), *frameworks, str(Path(PYTORCH_PYTHON).parent)]

@@ -33,7 +33,7 @@ Same as in bootstrap.health.checks, which would be slow to import.
 EFA_DRIVER = "efa"
 """Driver of Elastic Fabric Adapters; other entries of EFA_DEVICES have another driver. Same as in
 bootstrap.health.checks."""
-SETUP_STATE = "/run/deeplearning/setup.json"
+SETUP_STATE_FILE = "/run/deeplearning/setup.json"
 """Same as in bootstrap.contract, which would be slow to import."""
 BUSY_NAME = "launch-runner"
 """Process name during a job; its reaper keeps the name for idle runners."""
@@ -86,7 +86,7 @@ def ready_payload(port: int) -> bytes:
     return f'{{"port": {port}, "address": {address_json}, {node}}}'.encode("ascii")
 
 
-def read_setup_state(file: str = SETUP_STATE) -> str:
+def read_setup_state(file: str = SETUP_STATE_FILE) -> str:
     """Return the JSON object that the agent's setup service wrote; empty without a setup."""
     try:
         with open(file, encoding="ascii") as state:

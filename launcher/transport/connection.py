@@ -45,7 +45,7 @@ class RunnerConnection:
         self.efa_devices: int | None = None
         """Elastic Fabric Adapters of the node; None if its release does not say."""
         self.setup = ""
-        """State of the node's setup, as JSON (contract.SETUP_STATE); empty without a setup."""
+        """State of the node's setup, as JSON (contract.SETUP_STATE_FILE); empty without a setup."""
         self.is_idle = False
         """True if the runner waits for another job and nothing of the last job is left."""
         self._process = process

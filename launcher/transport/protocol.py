@@ -40,8 +40,8 @@ class FrameType:
 
     READY = 0
     """JSON object: {"port": a free port of the node, "address": where its sshd took the connection or null,
-    "efa": number of its Elastic Fabric Adapters, "setup": contents of contract.SETUP_STATE, "gpus": what uses its GPUs
-    (launcher.transport.gpus_in_use.GpusInUse)}."""
+    "efa": number of its Elastic Fabric Adapters, "setup": contents of contract.SETUP_STATE_FILE, "gpus": what uses its
+    GPUs (launcher.transport.gpus_in_use.GpusInUse)}."""
     STDOUT = 1
     STDERR = 2
     EXIT = 3

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeVar, get_args
 
+from bootstrap.contract import MASTER_INDEX
 from local.chaos.job_script import LOST
 from local.faults.node_indexes import alias_of_index
 
@@ -64,7 +65,7 @@ class JobFault:
     @property
     def ends_launchers(self) -> bool:
         """Return True if the launchers and the user's sessions end with their node."""
-        return self.node_index == 1 and self.kind in ("kill", "reboot")
+        return self.node_index == MASTER_INDEX and self.kind in ("kill", "reboot")
 
     def __str__(self) -> str:
         jobs = ", ".join(f"{case.phase} at {case.fraction:.2f} ({case.policy})" for case in self.cases)
@@ -125,7 +126,9 @@ def judge(outcome: JobOutcome, job_case: JobCase, *, fault: JobFault, recovered_
     joined = any(at < 0 and " joins " in line for at, line in outcome.lines)
     if job_case.phase != "connecting" and not joined:
         return ["its ranks were not running when the fault occurred"]
-    no_session = job_case.phase == "connecting" and fault.node_index == 1 and outcome.code in (SESSION_LOST, None)
+    no_session = (
+        job_case.phase == "connecting" and fault.node_index == MASTER_INDEX and outcome.code in (SESSION_LOST, None)
+    )
     if fault.ends_launchers and (joined or no_session):
         return _judge_orphan(outcome, job_case, fault=fault)
     if no_session and outcome.ended_s is not None:
@@ -172,7 +175,9 @@ def _judge_success(
     if restarts and job_case.policy == "end":
         errors.append("it started again, and should have ended")
     # The launcher itself may have been frozen or disconnected.
-    limit_s = REACTION_TIMEOUT_S + (recovered_s if job_case.policy == "all" or fault.node_index == 1 else 0.0)
+    limit_s = REACTION_TIMEOUT_S + (
+        recovered_s if job_case.policy == "all" or fault.node_index == MASTER_INDEX else 0.0
+    )
     if restarts and min(restarts) > limit_s:
         errors.append(f"it started again {min(restarts):.0f} s after the fault")
     return errors
@@ -183,13 +188,13 @@ def _judge_failure(
 ) -> list[str]:
     assert outcome.ended_s is not None
     # A launcher that is disconnected from all others for longer than it should wait has no node to restart on.
-    has_lost_others = fault.node_index == 1 and any(TOO_FEW_NODES in line for _, line in outcome.lines)
+    has_lost_others = fault.node_index == MASTER_INDEX and any(TOO_FEW_NODES in line for _, line in outcome.lines)
     if job_case.policy != "end" and not has_lost_others:
         return [f"it ended with {code}, and should have started again"]
     errors = [] if code in (NODE_LOST, LOST) else [f"it ended with {code}, neither {NODE_LOST} nor {LOST}"]
     if outcome.ended_s < 0:
         return [*errors, "it ended before the fault"]
-    limit_s = REACTION_TIMEOUT_S + (recovered_s if fault.node_index == 1 else 0.0)
+    limit_s = REACTION_TIMEOUT_S + (recovered_s if fault.node_index == MASTER_INDEX else 0.0)
     return errors if outcome.ended_s <= limit_s else [*errors, f"it ended {outcome.ended_s:.0f} s after the fault"]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from bootstrap.contract import MARKER_BEGIN, MARKER_END, MASTER, MASTER_HOST, NodeType, worker_host
+from bootstrap.contract import MARKER_BEGIN, MARKER_END, MASTER, MASTER_HOST, MASTER_INDEX, NodeType, worker_host
 
 _Value = TypeVar("_Value", int, str)
 
@@ -88,7 +88,7 @@ def parse_variables(text: str) -> dict[str, str]:
 
 
 def host_names(node_index: int) -> list[str]:
-    return [MASTER_HOST, worker_host(node_index)] if node_index == 1 else [worker_host(node_index)]
+    return [MASTER_HOST, worker_host(node_index)] if node_index == MASTER_INDEX else [worker_host(node_index)]
 
 
 def differences(
@@ -149,7 +149,7 @@ def _node_errors(name: str, view: NodeView, expected: Mapping[str, ExpectedMembe
         node_index: expected[instance] for node_index, instance in view.instances.items() if instance in expected
     }
     for node_index, member in members.items():
-        if (node_index == 1) != (member.node_type == MASTER):
+        if (node_index == MASTER_INDEX) != (member.node_type == MASTER):
             yield f"has {member.instance_id}, a {member.node_type}, with index {node_index}"
     right_hosts = {alias: member.address for node_index, member in members.items() for alias in host_names(node_index)}
     yield from _mismatches("the hosts file", view.hosts, right_hosts)

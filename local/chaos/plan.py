@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from bootstrap.contract import MASTER, MASTER_HOST, WORKER, NodeType, worker_host
+from bootstrap.contract import MASTER, MASTER_HOST, MASTER_INDEX, WORKER, NodeType, worker_host
 from local.faults.fault_decorator import FAULT_TYPES
 
 KINDS: Final = tuple(name for name, fault in FAULT_TYPES.items() if fault.in_random_plans)
@@ -35,12 +35,14 @@ class PlannedTarget:
         """Return the index of the targeted node among existing ones; None if there is none."""
         if self.node_index is not None:
             return self.node_index if self.node_index in instances else None
-        candidates = [node_index for node_index in sorted(instances) if (node_index == 1) == (self.node_type == MASTER)]
+        candidates = [
+            node_index for node_index in sorted(instances) if (node_index == MASTER_INDEX) == (self.node_type == MASTER)
+        ]
         return candidates[self.position % len(candidates)] if candidates else None
 
     def __str__(self) -> str:
         if self.node_index is not None:
-            return MASTER_HOST if self.node_index == 1 else worker_host(self.node_index)
+            return MASTER_HOST if self.node_index == MASTER_INDEX else worker_host(self.node_index)
         return MASTER_HOST if self.node_type == MASTER else f"any worker (no. {self.position})"
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bootstrap.contract import NODE_STATE
+from bootstrap.contract import NODE_STATE_FILE
 from local.errors import LocalError
 from local.network.vpc_network import link_name
 from local.node.cgroups import run_cgroup
@@ -67,9 +67,9 @@ class NodeHandle:
         return done.stdout
 
     def state(self) -> Mapping[str, Any] | None:
-        """Return what its agent last applied (contract.NODE_STATE); None before that, and while it does not run."""
+        """Return what its agent last applied (NODE_STATE_FILE); None before that, and while it does not run."""
         try:
-            state: Mapping[str, Any] = json.loads(self.path(NODE_STATE).read_text())
+            state: Mapping[str, Any] = json.loads(self.path(NODE_STATE_FILE).read_text())
         except (OSError, LocalError):
             return None
         return state

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from bootstrap.contract import CLUSTER_TAG, MASTER_HOST, WORKER_HOST_PREFIX, worker_host
+from bootstrap.contract import CLUSTER_TAG, MASTER_HOST, MASTER_INDEX, WORKER_HOST_PREFIX, worker_host
 from local.errors import LocalError, UsageError
 from local.faults.clients import client
 from local.faults.node_handle import all_nodes
@@ -26,7 +26,7 @@ def index_of_alias(name: str) -> int:
 
 def alias_of_index(node_index: int) -> str:
     """Return the short name of a node index."""
-    return "master" if node_index == 1 else f"worker{node_index}"
+    return "master" if node_index == MASTER_INDEX else f"worker{node_index}"
 
 
 def aliases(clusters: Mapping[str, Mapping[int, str]]) -> dict[str, str]:

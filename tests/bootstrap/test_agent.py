@@ -85,14 +85,14 @@ def test_only_the_master_has_the_cluster_key_and_sshd_is_reloaded_once(ready_nod
     for node in ready_nodes:
         is_master = node is ready_nodes[0]
         expected = ssh.SSHD_MASTER if is_master else ssh.SSHD_WORKER
-        assert node.text(contract.SSHD_CONFIG) == expected
-        assert node.text(contract.SSH_CLIENT_CONFIG) == (ssh.SSH_CLIENT_WITH_KEY if is_master else ssh.SSH_CLIENT)
+        assert node.text(contract.SSHD_CONFIG_FILE) == expected
+        assert node.text(contract.SSH_CLIENT_CONFIG_FILE) == (ssh.SSH_CLIENT_WITH_KEY if is_master else ssh.SSH_CLIENT)
         assert node.system.calls.count("reload-sshd") == 1
 
 
 def test_node_state_has_the_members_that_the_agent_last_applied(ready_nodes: list[SimulatedNode]) -> None:
     for node_index, node in enumerate(ready_nodes, start=1):
-        state = json.loads(node.text(contract.NODE_STATE))
+        state = json.loads(node.text(contract.NODE_STATE_FILE))
         assert (state["instance_id"], state["node_index"]) == (node.instance_id, node_index)
         assert [member["address"] for member in state["members"]] == [node.address for node in ready_nodes]
 
@@ -227,7 +227,7 @@ def test_cluster_survives_the_loss_of_its_table_rows(cluster: SimulatedCluster, 
 
 def shows(node: SimulatedNode, cluster: SimulatedCluster) -> bool:
     """Return True if the node has the table's current membership."""
-    state = json.loads(node.text(contract.NODE_STATE))
+    state = json.loads(node.text(contract.NODE_STATE_FILE))
     return bool(state["generation"] == cluster.table.read_generation())
 
 

@@ -16,7 +16,7 @@ from bootstrap.agent import Agent
 from bootstrap.aws.clients import Clients
 from bootstrap.aws.imds import Identity
 from bootstrap.aws.log_shipping import LogShipper
-from bootstrap.contract import NODE_CONFIG
+from bootstrap.contract import NODE_CONFIG_FILE
 from bootstrap.errors import ConfigError, MetadataError
 from bootstrap.files.paths import under_root
 from tests.bootstrap.simulated_cluster import SimulatedCluster
@@ -24,7 +24,7 @@ from tests.bootstrap.simulated_node import LOG_GROUP, config_values
 
 
 def write_config(root: Path, text: str) -> None:
-    file = under_root(root, NODE_CONFIG)
+    file = under_root(root, NODE_CONFIG_FILE)
     file.parent.mkdir(parents=True)
     file.write_text(text)
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-NODE_CONFIG: Final = "etc/deeplearning/node.json"
+NODE_CONFIG_FILE: Final = "etc/deeplearning/node.json"
 """File with the devices that the node's type has, as the deploy wrote it (bootstrap.config)."""
-NODE_STATE: Final = "run/deeplearning/node.json"
+NODE_STATE_FILE: Final = "run/deeplearning/node.json"
 """File with the node's number, as its agent wrote it."""
 EFA_DEVICES: Final = "sys/class/infiniband"
 """Directory with one entry for each Elastic Fabric Adapter and, on some types, for each NVSwitch's adapter.
@@ -41,7 +41,7 @@ class NodeDevices:
 
 def read_devices(root: Path) -> NodeDevices:
     """Return the devices of the node whose files are below `root`."""
-    config, index = _read(root / NODE_CONFIG), _read(root / NODE_STATE).get("node_index")
+    config, index = _read(root / NODE_CONFIG_FILE), _read(root / NODE_STATE_FILE).get("node_index")
     return NodeDevices(
         name=socket.gethostname() if index is None else "master" if index == 1 else f"worker{index}",
         gpus=count_gpus(_nvidia_smi()),

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from bootstrap.contract import MXNET_FRAMEWORKS_FILE, NODE_CONFIG
+from bootstrap.contract import MXNET_FRAMEWORKS_FILE, NODE_CONFIG_FILE
 from launcher.errors import LaunchError
 from launcher.runner.secret_values import read_secrets
 from launcher.runner.sync.byte_queue import BUFFER, ByteQueue, NeighborLostError
@@ -135,7 +135,7 @@ class RequestServer:
 
 
 def installed_frameworks(
-    config: Path = Path(NODE_CONFIG), listed: Path = Path(MXNET_FRAMEWORKS_FILE)
+    config: Path = Path(NODE_CONFIG_FILE), listed: Path = Path(MXNET_FRAMEWORKS_FILE)
 ) -> list[str] | None:
     """Return the installed frameworks; None if this machine is not a node of a cluster."""
     if not config.exists():

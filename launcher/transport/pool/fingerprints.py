@@ -12,7 +12,7 @@ import socket
 from _blake2 import blake2b  # importing hashlib is slow
 from collections.abc import Mapping, Sequence
 
-from bootstrap.contract import CLUSTER_KEY_FILE, CURRENT_RELEASE, HOSTS_FILE, SSH_CLIENT_CONFIG
+from bootstrap.contract import CLUSTER_KEY_FILE, CURRENT_RELEASE_LINK, HOSTS_FILE, SSH_CLIENT_CONFIG_FILE
 from launcher.hosts.hostfile import Host
 from launcher.transport.ssh import GIVEN_KEY_ONLY
 
@@ -48,7 +48,7 @@ def client_fingerprint(environ: Mapping[str, str], *, home: str | None = None) -
     any_variable = _may_use_any_variable(files)
     state = [
         os.path.realpath(__file__),
-        os.path.realpath(CURRENT_RELEASE),
+        os.path.realpath(CURRENT_RELEASE_LINK),
         sorted((name, value) for name, value in environ.items() if _affects_ssh(name, any_variable=any_variable)),
         [_stat_key(path) for path in (*files, *(f"{directory}/ssh" for directory in os.get_exec_path(environ)))],
         [os.getuid(), os.getgid(), sorted(os.getgroups())],
@@ -90,7 +90,7 @@ def _may_use_any_variable(files: Sequence[str]) -> bool:
 
     The cluster's own configuration runs test(1), which does not.
     """
-    others = (path for path in files if path != SSH_CLIENT_CONFIG and "sshd_config" not in path)
+    others = (path for path in files if path != SSH_CLIENT_CONFIG_FILE and "sshd_config" not in path)
     texts = (COMMENT.sub("", _text(path)) for path in others if "ssh" in path and "config" in path)
     return any(map(VARIABLE_USE.search, texts))
 

@@ -190,7 +190,8 @@ def test_workers_keep_their_files_and_the_coordinator_replaces_the_record(
     # Every node follows the next change.
     generation = cluster.table.read_generation()
     cluster.run(
-        nodes, until=lambda: all(json.loads(n.text(contract.NODE_STATE))["generation"] == generation for n in nodes)
+        nodes,
+        until=lambda: all(json.loads(n.text(contract.NODE_STATE_FILE))["generation"] == generation for n in nodes),
     )
 
 
@@ -205,7 +206,7 @@ def test_node_indexes_stay_when_the_coordinator_began_after_the_forgery(
     by_index = cluster.by_index()
     forge(cluster, address="$(touch marker)")
     if not restarted:
-        (nodes[0].root / contract.NODE_STATE.lstrip("/")).unlink()
+        (nodes[0].root / contract.NODE_STATE_FILE.lstrip("/")).unlink()
     nodes[0] = cluster.boot_node("master")
     cluster.run(nodes, until=lambda: cluster.table.read_stored().error is None and len(cluster.by_index()) == 3)
     assert cluster.by_index() == by_index

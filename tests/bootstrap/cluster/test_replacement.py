@@ -106,7 +106,7 @@ def test_worker_from_a_masters_image_has_no_key(cluster: SimulatedCluster) -> No
     shutil.copytree(under_root(master.root, contract.CLUSTER_KEY_DIR), brought)
     run_until_agreed(cluster, [master, worker, kept])
     assert not brought.exists()
-    assert worker.text(contract.SSH_CLIENT_CONFIG) == kept.text(contract.SSH_CLIENT_CONFIG)
+    assert worker.text(contract.SSH_CLIENT_CONFIG_FILE) == kept.text(contract.SSH_CLIENT_CONFIG_FILE)
 
 
 def test_master_from_a_masters_image_generates_its_own_key(cluster: SimulatedCluster) -> None:

@@ -74,7 +74,7 @@ def effective(root: Path) -> dict[str, list[str]]:
 def test_our_settings_are_in_effect_beside_the_images_own(tmp_path: Path, sshd: str) -> None:
     root = Path(shutil.copytree(FILES, tmp_path / "root"))
     before = effective(root)
-    (root / contract.SSHD_CONFIG.lstrip("/")).write_text(sshd)
+    (root / contract.SSHD_CONFIG_FILE.lstrip("/")).write_text(sshd)
     after = effective(root)
     ours = dict(line.split(" ", 1) for line in sshd.splitlines())
     assert {name: after[name.lower()] for name in ours} == {name: [value] for name, value in ours.items()}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.contract import SETUP_STATE
+from bootstrap.contract import SETUP_STATE_FILE
 from bootstrap.errors import CommandError
 from bootstrap.idle.load import CPU_STAT, Load
 from bootstrap.jobs.job_directories import JOBS
@@ -98,7 +98,7 @@ def test_node_whose_load_cannot_be_read_is_busy(machine: Machine) -> None:
 
 
 def test_waiting_setup_keeps_the_node_busy(machine: Machine) -> None:
-    write(machine.root, SETUP_STATE.lstrip("/"), '{"state": "running", "sha256": "00", "failure": null}')
+    write(machine.root, SETUP_STATE_FILE.lstrip("/"), '{"state": "running", "sha256": "00", "failure": null}')
     assert machine.busy_after(60) == "setup"
-    write(machine.root, SETUP_STATE.lstrip("/"), '{"state": "done", "sha256": "00", "failure": null}')
+    write(machine.root, SETUP_STATE_FILE.lstrip("/"), '{"state": "done", "sha256": "00", "failure": null}')
     assert machine.busy_after(60) == ""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from bootstrap.contract import MXNET_ENVIRONMENT
+from bootstrap.contract import MXNET_ENVIRONMENT_LINK
 from bootstrap.errors import MxnetEnvironmentError
 from bootstrap.files.paths import under_root
 from bootstrap.mxnet_environment.archive import Archive
@@ -26,8 +26,8 @@ def test_master_builds_and_a_worker_fetches_the_same(node: Callable[[str], Mxnet
     assert os.access(worker.programs / "mpirun", os.X_OK)
     assert (worker.programs / "python3").readlink() == Path("/usr/bin/python3")
     for machine in (master, worker):
-        assert under_root(machine.root, MXNET_ENVIRONMENT).readlink() == Path(RECIPE.directory)
-        assert under_root(machine.root, MPIRUN_COMMAND).readlink() == Path(MXNET_ENVIRONMENT, "bin/mpirun")
+        assert under_root(machine.root, MXNET_ENVIRONMENT_LINK).readlink() == Path(RECIPE.directory)
+        assert under_root(machine.root, MPIRUN_COMMAND).readlink() == Path(MXNET_ENVIRONMENT_LINK, "bin/mpirun")
         assert MxnetEnvironmentMonitor(machine.root, name="horovod").check()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.contract import AGENT_SERVICE, NODE_CONFIG, SETUP_SERVICE
+from bootstrap.contract import AGENT_SERVICE, NODE_CONFIG_FILE, SETUP_SERVICE
 from bootstrap.errors import SetupError
 from bootstrap.files.paths import under_root
 from bootstrap.setup.apply_setup import apply_setup
@@ -46,12 +46,12 @@ class Node:
 
     def restart(self, unit: str) -> None:
         self.restarted.append(unit)
-        self.configured.append(json.loads(under_root(self.root, NODE_CONFIG).read_text())["setup_sha256"])
+        self.configured.append(json.loads(under_root(self.root, NODE_CONFIG_FILE).read_text())["setup_sha256"])
 
 
 @pytest.fixture
 def node(tmp_path: Path) -> Node:
-    file = under_root(tmp_path, NODE_CONFIG)
+    file = under_root(tmp_path, NODE_CONFIG_FILE)
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps(config_values("worker")))
     return Node(root=tmp_path)
@@ -64,7 +64,7 @@ def test_waits_for_the_end_and_keeps_the_rest_of_the_configuration(node: Node) -
     node.apply_setup()
     assert (node.restarted, node.configured) == ([SETUP_SERVICE, AGENT_SERVICE], [SOURCE.sha256] * 2)
     new = {"setup": SOURCE.url, "setup_sha256": SOURCE.sha256, "setup_timeout_s": 60}
-    assert json.loads(under_root(node.root, NODE_CONFIG).read_text()) == config_values("worker") | new
+    assert json.loads(under_root(node.root, NODE_CONFIG_FILE).read_text()) == config_values("worker") | new
 
 
 def test_error_is_the_last_line_of_the_setup(node: Node) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from bootstrap import contract
 from bootstrap.atomic_file import replace_block
-from bootstrap.contract import AGENT_SERVICE, SETUP_MARKER, SHARED_DIR
+from bootstrap.contract import AGENT_SERVICE, SETUP_MARKER_FILE, SHARED_DIR
 from bootstrap.errors import CommandError, SetupError
 from bootstrap.files.paths import under_root
 from bootstrap.setup.prepare_image import SERVICES, WRITERS, prepare_image
@@ -144,7 +144,7 @@ def node(tmp_path: Path) -> Node:
         made.write(path)
     for path, text in KEPT.items():
         made.write(path, text)
-    made.write(SETUP_MARKER, f"{SHA256} worker\n")
+    made.write(SETUP_MARKER_FILE, f"{SHA256} worker\n")
     made.write("/etc/hosts", replace_block("127.0.0.1 localhost\n", OURS))
     made.write("/etc/machine-id", "5f0a\n")
     made.write("/etc/skel/.profile", "umask 022\n")
@@ -154,9 +154,9 @@ def node(tmp_path: Path) -> Node:
 def test_only_software_and_the_marker_of_the_setup_stay(node: Node) -> None:
     node.prepare()
     new = {"/etc/hosts", "/etc/machine-id", "/etc/skel/.profile", "/home/ubuntu/.profile", "/root/.profile"}
-    assert node.files() == {*KEPT, *new, SETUP_MARKER}
+    assert node.files() == {*KEPT, *new, SETUP_MARKER_FILE}
     assert {path: node.read(path) for path in KEPT} == KEPT
-    assert node.read(SETUP_MARKER) == f"{SHA256} worker\n"
+    assert node.read(SETUP_MARKER_FILE) == f"{SHA256} worker\n"
     # Cron and at do not make their directories either.
     assert under_root(node.root, "/var/spool/cron/crontabs").is_dir()
     assert (node.read("/etc/hosts"), node.read("/etc/machine-id")) == ("127.0.0.1 localhost\n", "")
@@ -176,9 +176,9 @@ def test_second_run_completes_an_interrupted_one(node: Node) -> None:
 
 
 def test_marker_of_an_older_release_gets_the_node_type(node: Node) -> None:
-    node.write(SETUP_MARKER, f"{SHA256}\n")
+    node.write(SETUP_MARKER_FILE, f"{SHA256}\n")
     node.prepare()
-    assert node.read(SETUP_MARKER) == f"{SHA256} worker\n"
+    assert node.read(SETUP_MARKER_FILE) == f"{SHA256} worker\n"
 
 
 def test_each_service_of_the_contract_is_stopped_and_removed() -> None:
@@ -211,7 +211,7 @@ def test_keys_are_overwritten_on_disk_before_removal(node: Node, monkeypatch: py
 
 @pytest.mark.parametrize("found", ["2" * 64, f"{SHA256} master", None])
 def test_disk_with_another_setup_is_not_prepared(node: Node, found: str | None) -> None:
-    marker = under_root(node.root, SETUP_MARKER)
+    marker = under_root(node.root, SETUP_MARKER_FILE)
     marker.write_text(f"{found}\n") if found else marker.unlink()
     before = node.files()
     with pytest.raises(SetupError, match=f"^the setup on this disk must be {SHA256} worker, got {found or 'none'}$"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from bootstrap.contract import SETUP_MARKER, WORKER, NodeType
+from bootstrap.contract import SETUP_MARKER_FILE, WORKER, NodeType
 from bootstrap.errors import SetupError
 from bootstrap.files.paths import under_root
 from bootstrap.setup.archive import SetupSource
@@ -108,7 +108,7 @@ def test_master_of_a_workers_image_runs_the_setup_again(node: Node) -> None:
 
 def test_marker_of_an_older_release_is_valid_on_its_own_node(node: Node) -> None:
     sha256 = hashlib.sha256(zip_files(BOTH)).hexdigest()
-    marker = under_root(node.root, SETUP_MARKER)
+    marker = under_root(node.root, SETUP_MARKER_FILE)
     marker.parent.mkdir(parents=True)
     marker.write_text(f"{sha256}\n")
     assert node.run_setup(BOTH).is_done
@@ -178,7 +178,7 @@ def test_fetching_the_archive_is_retried_until_the_deadline(node: Node) -> None:
 def test_archive_with_another_hash_runs_nothing(node: Node) -> None:
     assert node.run_setup(BOTH, sha256="0" * 64).failure == "wrong hash"
     assert node.ran == []
-    assert not under_root(node.root, SETUP_MARKER).exists()
+    assert not under_root(node.root, SETUP_MARKER_FILE).exists()
 
 
 def test_archive_with_another_file_is_not_unpacked(node: Node) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.contract import SHARED_STATE, SHARED_TARGET_FILE
+from bootstrap.contract import SHARED_STATE_FILE, SHARED_TARGET_FILE
 from bootstrap.files.paths import under_root
 from bootstrap.shared_storage.mount_service import MAX_BACKOFF_S, WATCH_S, Mounter
 from bootstrap.shared_storage.mounts import MountError, OccupiedError
@@ -48,7 +48,7 @@ class Node:
 
     @property
     def state(self) -> str:
-        return under_root(self.root, SHARED_STATE).read_text().strip()
+        return under_root(self.root, SHARED_STATE_FILE).read_text().strip()
 
     def probe(self, _target: StorageTarget) -> None:
         if self.error:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.contract import SHARED_STATE, SHARED_TARGET_FILE
+from bootstrap.contract import SHARED_STATE_FILE, SHARED_TARGET_FILE
 from bootstrap.files.paths import under_root
 from bootstrap.shared_storage.state import SETTLE_S, SharedStorage
 from tests.bootstrap.simulated_node import Clock
@@ -18,7 +18,7 @@ def storage(root: Path, wanted: str | None, clock: Callable[[], float] = lambda:
 
 
 def write_state(root: Path, state: str) -> None:
-    file = under_root(root, SHARED_STATE)
+    file = under_root(root, SHARED_STATE_FILE)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"{state}\n")
 

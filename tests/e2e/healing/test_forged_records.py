@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.contract import HOST_KEY_FILE, NODE_CONFIG
+from bootstrap.contract import HOST_KEY_FILE, NODE_CONFIG_FILE
 from local.chaos.observer import ClusterObserver
 from local.faults import Faults
 from local.faults.clients import client
@@ -203,7 +203,7 @@ def wrong_records(cluster: DeployedCluster) -> list[str]:
     table, wrong = stack_outputs()["ClusterTable"], []
     for name in cluster.addresses:
         node = Faults.current().node(name)
-        config = json.loads(node.path(NODE_CONFIG).read_text())
+        config = json.loads(node.path(NODE_CONFIG_FILE).read_text())
         key = {"id": {"S": f"{config[config['node_type'] + '_role_id']}:{name}"}}
         item = client("dynamodb").get_item(TableName=table, Key=key, ConsistentRead=True)["Item"]
         host_key = " ".join(node.path(HOST_KEY_FILE).read_text().split()[:2])

@@ -14,7 +14,7 @@ def test_master_that_does_not_train_is_not_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, trains: bool, declared: int
 ) -> None:
     state, config = tmp_path / "state", tmp_path / "config"
-    monkeypatch.setattr("launcher.hosts.node_config.NODE_CONFIG", str(config))
+    monkeypatch.setattr("launcher.hosts.node_config.NODE_CONFIG_FILE", str(config))
     member = {
         "node_index": 1,
         "instance_id": instance_id(1),

@@ -9,7 +9,7 @@ from bootstrap import contract
 from launcher.errors import BusyError, RefusedError
 from launcher.hosts.hostfile import Host
 from launcher.job.checks import check_fabric, check_setup
-from launcher.runner.main import SETUP_STATE, count_efa_devices, read_setup_state
+from launcher.runner.main import SETUP_STATE_FILE, count_efa_devices, read_setup_state
 
 HOSTS = [Host(name=f"deeplearning-worker{number}", slots=1) for number in (1, 2, 3)]
 NEW, OLD = "0123456789abcdef" * 4, "fedcba9876543210" * 4
@@ -68,7 +68,7 @@ def test_nodes_of_one_setup_may_train(states: tuple[str, ...]) -> None:
 
 
 def test_node_reports_what_its_service_wrote(tmp_path: Path) -> None:
-    assert SETUP_STATE == contract.SETUP_STATE
+    assert SETUP_STATE_FILE == contract.SETUP_STATE_FILE
     file = tmp_path / "setup.json"
     assert read_setup_state(str(file)) == ""
     file.write_text(progress(NEW))

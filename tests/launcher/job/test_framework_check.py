@@ -16,7 +16,7 @@ def cluster_with(cluster: SshCluster, tmp_path: Path) -> Callable[[list[str]], S
     def make(frameworks: list[str]) -> SshCluster:
         root, config = tmp_path / "opt", tmp_path / "node.json"
         launcher = copy_launcher(tmp_path / "release")
-        paths = {"PRODUCT_DIRECTORY": str(root), "NODE_CONFIG": str(config)}
+        paths = {"PRODUCT_DIR": str(root), "NODE_CONFIG_FILE": str(config)}
         change_constants(launcher, {f"../bootstrap/contract.{name}": path for name, path in paths.items()})
         config.write_text("{}")
         if frameworks:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.contract import NODE_STATE
+from bootstrap.contract import NODE_STATE_FILE
 from launcher.detached.unit import LogSink
 from launcher.hosts.hostfile import Host
 from launcher.job import node_loss
@@ -123,8 +123,8 @@ def cluster_with_state_file(cluster: SshCluster, tmp_path: Path) -> tuple[SshClu
     launcher = copy_launcher(tmp_path / "cluster_with_state_file")
     file, contract = tmp_path / "node.json", launcher.parent / "bootstrap" / "contract.py"
     text = contract.read_text()
-    assert text.count(f'"{NODE_STATE}"') == 1
-    contract.write_text(text.replace(f'"{NODE_STATE}"', repr(str(file))))
+    assert text.count(f'"{NODE_STATE_FILE}"') == 1
+    contract.write_text(text.replace(f'"{NODE_STATE_FILE}"', repr(str(file))))
     file.write_text(state())
     # The last attempt to reach the nodes takes at most the timeout for a login, also on a busy machine.
     change_constants(launcher, {"job/failure.SHORT_RUN_S": 0.0, "transport/ssh.CONNECT_TIMEOUT_S": 60})

@@ -73,7 +73,7 @@ def test_records_are_stored_under_the_clusters_name(tmp_path: Path, monkeypatch:
     directory = tmp_path / "j"
     directory.mkdir()
     (directory / "job.json").touch()
-    monkeypatch.setattr("launcher.hosts.node_config.NODE_CONFIG", str(node))
+    monkeypatch.setattr("launcher.hosts.node_config.NODE_CONFIG_FILE", str(node))
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setenv("DEEPLEARNING_BUCKET", "b")
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):

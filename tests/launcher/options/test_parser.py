@@ -143,7 +143,7 @@ def test_restart_waits_as_long_as_a_replacements_setup_may_take(
     environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tmp_path / "node.json"
-    monkeypatch.setattr("launcher.hosts.node_config.NODE_CONFIG", str(config))
+    monkeypatch.setattr("launcher.hosts.node_config.NODE_CONFIG_FILE", str(config))
     for text, seconds in (('{"setup_timeout_s": 900}', 900), ('{"setup_timeout_s": null}', 0), ("{}", 0)):
         config.write_text(text)
         policy = parse("--max-restarts 1 x y", environ).restart_policy

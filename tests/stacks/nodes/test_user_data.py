@@ -74,11 +74,11 @@ class Node:
 
     @property
     def config(self) -> Path:
-        return self.root / contract.NODE_CONFIG.lstrip("/")
+        return self.root / contract.NODE_CONFIG_FILE.lstrip("/")
 
     @property
     def current(self) -> Path:
-        return self.root / contract.CURRENT_RELEASE.lstrip("/")
+        return self.root / contract.CURRENT_RELEASE_LINK.lstrip("/")
 
     def boot(
         self, settings: NodeConfig = SETTINGS, *, path: str = os.environ["PATH"]

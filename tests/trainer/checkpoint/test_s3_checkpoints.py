@@ -181,7 +181,7 @@ def test_region_is_that_of_the_user_or_node(
     )
     (tmp_path / "broken").write_text("region = us-gov-east-1\n")
     (tmp_path / "node.json").write_text(json.dumps({"region": "cn-north-1"}))
-    monkeypatch.setattr(s3, "NODE_CONFIG", tmp_path / "node.json")
+    monkeypatch.setattr(s3, "NODE_CONFIG_FILE", tmp_path / "node.json")
     program = tmp_path / "aws"
     program.write_text('#!/bin/sh\necho "date time size ${AWS_REGION:-${AWS_DEFAULT_REGION:-the file\'s}}"\n')
     program.chmod(0o755)

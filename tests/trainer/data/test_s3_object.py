@@ -80,7 +80,7 @@ def test_first_request_goes_to_the_region_of_the_user_or_node(
 ) -> None:
     config = tmp_path / "node.json"
     config.write_text(json.dumps({"region": "cn-north-1"}))
-    monkeypatch.setattr(s3, "NODE_CONFIG", config)
+    monkeypatch.setattr(s3, "NODE_CONFIG_FILE", config)
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
         monkeypatch.delenv(name, raising=False)
     keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_CONFIG_FILE": os.devnull}

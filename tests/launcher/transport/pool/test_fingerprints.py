@@ -68,7 +68,7 @@ def test_clusters_own_ssh_configuration_uses_no_variable(tmp_path: Path, monkeyp
 
     # As the user's own file, it is not trusted to use no variables.
     assert len(states()) == 2
-    monkeypatch.setattr(fingerprints, "SSH_CLIENT_CONFIG", str(place))
+    monkeypatch.setattr(fingerprints, "SSH_CLIENT_CONFIG_FILE", str(place))
     assert len(states()) == 1
 
 
