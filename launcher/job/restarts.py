@@ -120,8 +120,8 @@ class RejoinDeadline:
     """End of the wait for missing nodes: the setup's time counts only while a new node is on its way."""
 
     def __init__(self, policy: RestartPolicy, *, now: float) -> None:
-        self.end = now + policy.node_wait_s
-        self._latest = self.end + policy.extra_setup_wait_s
+        self.end = now + policy.rejoin_timeout_s
+        self._latest = self.end + policy.setup_timeout_s
 
     def refresh_seconds_left(self, *, now: float) -> float:
         """Extend the wait if a new node is on its way, and return the seconds left.
@@ -142,9 +142,11 @@ def node_is_arriving(path: Path = Path(ARRIVING_NODES_FILE)) -> bool:
 
 
 def _describe_longest_wait(policy: RestartPolicy) -> str:
-    if not policy.extra_setup_wait_s:
-        return f"{policy.node_wait_s:g} s"
-    return f"{policy.node_wait_s:g} s ({policy.node_wait_s + policy.extra_setup_wait_s:g} s if one is being set up)"
+    if not policy.setup_timeout_s:
+        return f"{policy.rejoin_timeout_s:g} s"
+    return (
+        f"{policy.rejoin_timeout_s:g} s ({policy.rejoin_timeout_s + policy.setup_timeout_s:g} s if one is being set up)"
+    )
 
 
 async def gather_nodes(job: JobSpec, streams: Streams, allocator: RestartHostAllocator | None = None) -> ReachableNodes:
