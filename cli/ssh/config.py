@@ -22,7 +22,8 @@ NODE_CONNECT_TIMEOUT_S: Final = 10
 WATCH_CONNECT_TIMEOUT_S: Final = 5
 """Timeout in seconds of the same login by ``status --watch``; cli.watch.node_checks.NODE_TIMEOUT_S includes it."""
 KEEPALIVE_S: Final = 15
-"""Seconds between keepalives, by which a login detects that its peer is gone."""
+"""Seconds between keepalives, by which a login from the user's machine detects that its peer is gone. Between nodes:
+launcher/transport/ssh.py."""
 KEEPALIVES_UNANSWERED: Final = 4
 """Number of unanswered keepalives after which a login through Session Manager ends."""
 FORWARD_KEEPALIVES_UNANSWERED: Final = 3
