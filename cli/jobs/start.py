@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from bootstrap.contract import FOLLOW_HINT, WAITING_HINT
 from cli.cluster_context import look_up_context
 from cli.errors import ClusterError, UsageError
 from cli.files.progress import summary, upload_bar
@@ -25,10 +26,6 @@ LAUNCHER: Final = "launch"
 JOB_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}")
 COPY_ONLY_OPTIONS: Final = ("--nproc-per-node", "1", "--env", "CUDA_VISIBLE_DEVICES:")
 """Options of a job with one process per node and no GPUs, which copies files even to nodes with busy GPUs."""
-HINT: Final = "launch: follow it with:"
-"""Beginning of the launcher's hint about following a detached job on the master; not shown here."""
-WAITING: Final = "launch: waiting,"
-"""Beginning of the launcher's note about a job's place in the queue."""
 
 
 def run_on_master(selection: Selection, command: Sequence[str]) -> int:
@@ -77,7 +74,7 @@ def start_job(
     if not JOB_ID.fullmatch(job_id):
         raise ClusterError(f"the launcher on the master must return a job id, got {job_id[:80]!r}")
     for text in done.stderr.splitlines():
-        if not text.startswith((HINT, WAITING) if log_follows else HINT):
+        if not text.startswith((FOLLOW_HINT, WAITING_HINT) if log_follows else FOLLOW_HINT):
             print(last_line(text), file=sys.stderr)
     return job_id
 
