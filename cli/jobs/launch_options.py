@@ -13,7 +13,7 @@ import click
 
 from bootstrap.contract import JOB_NAME_FORM, JOB_NAME_PATTERN, MAX_GRACE_S, SECRETS_FORMS, SECRETS_PATTERN
 from cli.errors import UsageError
-from cli.jobs.refused_options import PROCESSES
+from cli.jobs.unsupported_options import PROCESSES
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 OVERWRITE: Final = "--sync-overwrite"

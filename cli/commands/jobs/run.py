@@ -12,11 +12,11 @@ from cli.errors import UsageError
 from cli.jobs.follow import follow_to_end
 from cli.jobs.launch_options import LaunchOptions, add_launch_options
 from cli.jobs.misplaced_options import RunCommand
-from cli.jobs.other_launchers import refuse_cluster_name, refuse_other_launchers, refuse_other_tools
-from cli.jobs.refused_options import refuse_options
+from cli.jobs.nested_launchers import refuse_cluster_name, refuse_nested_launchers, refuse_other_tools
 from cli.jobs.script import find_script, note_independent_processes, require_in_upload
 from cli.jobs.shell_scripts import check_shell_script, find_shell_script
 from cli.jobs.start import LAUNCHER, run_on_master, start_job, upload_directory
+from cli.jobs.unsupported_options import refuse_unsupported_options
 from cli.output import json_option, print_json
 from cli.reports.releases import check_secrets_are_known, release_lines
 from cli.shared_options import Selection, invocation
@@ -36,7 +36,7 @@ EXAMPLES: Final = (
 @click.option("--sync/--no-sync", default=True, help="Copy the current directory to the nodes first (default: --sync).")
 @click.option("--to", metavar="NAME", help="Directory's name on the nodes, in the home directory (default: its own).")
 @add_launch_options
-@refuse_options
+@refuse_unsupported_options
 @json_option
 @click.argument("words", metavar="[--] COMMAND ...", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_file)
 def command(
@@ -78,7 +78,7 @@ def command(
     with connect_to_master(selection) as (context, connection):
         nodes = launch_options.nnodes or context.membership.desired_training_nodes
         refuse_cluster_name(words, context.cluster.name)
-        refuse_other_launchers(words, nodes=nodes)
+        refuse_nested_launchers(words, nodes=nodes)
         if launch_options.secret:
             check_secrets_are_known(context.membership.members)
         for line in release_lines(context.membership.members, stack=context.cluster.release):
