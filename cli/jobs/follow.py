@@ -16,12 +16,12 @@ from cli.ssh.master_connection import MasterConnection, kill_on_disconnect
 MAX_EXIT_CODE: Final = 255
 
 
-def show_logs(connection: MasterConnection, words: list[str]) -> int:
+def show_logs(connection: MasterConnection, args: list[str]) -> int:
     """Forward the output of ``launch logs``; return its exit code.
 
     Its errors are printed at its end, as dlcluster's own.
     """
-    line = kill_on_disconnect(["launch", "logs", *words])
+    line = kill_on_disconnect(["launch", "logs", *args])
     with tempfile.TemporaryFile() as errors:
         try:
             return connection.stream(line, stdout_fd=sys.stdout.fileno(), stderr_fd=errors.fileno())

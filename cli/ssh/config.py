@@ -84,10 +84,10 @@ def ssh_options_for(settings: LoginSettings, member: ClusterNode) -> dict[str, s
 
 def _through_session_manager(settings: LoginSettings, member: ClusterNode) -> dict[str, str]:
     """Return options that look up the node when ssh connects, so that no instance id or address can be stale."""
-    words = (*settings.session_command, member.short_name)
+    command = (*settings.session_command, member.short_name)
     return {
         # The user's shell parses it, after ssh has expanded %-sequences.
-        "ProxyCommand": shlex.join(words).replace("%", "%%"),
+        "ProxyCommand": shlex.join(command).replace("%", "%%"),
         # A session ends after 20 minutes without traffic; if the node is lost, it stays open on this side.
         "ServerAliveInterval": str(KEEPALIVE_S),
         "ServerAliveCountMax": str(KEEPALIVES_UNANSWERED),

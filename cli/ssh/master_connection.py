@@ -204,10 +204,10 @@ def run_command(target: SshTarget, command: str, *, stdout_fd: int, stderr_fd: i
         return connection.stream(command, stdout_fd=stdout_fd, stderr_fd=stderr_fd, forward_agent=True)
 
 
-def kill_on_disconnect(words: Sequence[str]) -> str:
+def kill_on_disconnect(command: Sequence[str]) -> str:
     """Return a shell line that runs a command and ends it when the connection closes; sshd itself would not."""
     wait_for_close = '{ cat <&3; kill "$job"; } >/dev/null 2>&1 & watch=$!'
-    run = f"{shlex.join(words)} </dev/null 3<&- & job=$!"
+    run = f"{shlex.join(command)} </dev/null 3<&- & job=$!"
     return f'exec 3<&0; {run}; {wait_for_close}; wait "$job"; code=$?; kill "$watch"; exit "$code"'
 
 

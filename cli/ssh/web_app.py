@@ -113,8 +113,8 @@ def run_app(selection: Selection, app: WebApp, *, venv: str | None, local_port: 
         done = connection.output(line, timeout_s=PROBE_TIMEOUT_S)
     port, has_directory = _parse_probe(done.exit_code, done.stdout, done.stderr, app, environment=environment)
     here = free_port(app.local_port, 0) if local_port is None else free_port(local_port)
-    words = [word.format(port=port) for word in app.arguments]
-    command = shlex.join(["bash", "-c", app_script(), "bash", environment, app.stdin_variable, *words])
+    arguments = [word.format(port=port) for word in app.arguments]
+    command = shlex.join(["bash", "-c", app_script(), "bash", environment, app.stdin_variable, *arguments])
     with forwarding(access, access.master, here=here, port=port, command=[command], is_quiet=True) as process:
         output = _start(process, app.secret)
         wait_until_listening(process, here)

@@ -38,12 +38,12 @@ EXAMPLES: Final = (
 @add_launch_options
 @refuse_unsupported_options
 @json_option
-@click.argument("words", metavar="[--] COMMAND ...", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_file)
+@click.argument("command", metavar="[--] COMMAND ...", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_file)
 def command(
     selection: Selection,
     /,
     *,
-    words: tuple[str, ...],
+    command: tuple[str, ...],
     detach: bool,
     sync: bool,
     to: str | None,
@@ -56,29 +56,29 @@ def command(
     .gitignore names are not copied. Options after the command's name are its own. Each line of output begins with its
     node. The job runs on the cluster, not here: on Ctrl-C dlcluster asks whether to leave it running.
     """
-    if not words:
+    if not command:
         raise UsageError("no command given, as in: dlcluster run -- train.py --lr 0.1")
     launch_options = LaunchOptions(**options)
     launch_options.check(os.environ)
-    if words[0] == LAUNCHER:
+    if command[0] == LAUNCHER:
         if detach or not sync or to is not None or as_json or launch_options.to_args():
             raise UsageError("options of run do not apply to launch: write launch's own after the word launch")
-        return run_on_master(selection, words)
+        return run_on_master(selection, command)
     for name, is_given in (("--sync-overwrite", launch_options.sync_overwrite), ("--to", to is not None)):
         if is_given and not sync:
             raise UsageError(f"{name} cannot be combined with --no-sync, which sends nothing")
     if as_json and not detach:
         raise UsageError("--json requires --detach: without it the job's output is printed")
-    refuse_other_tools(words)
-    script = find_script(words)
+    refuse_other_tools(command)
+    script = find_script(command)
     if sync:
-        for any_script in (script, find_shell_script(words)):
+        for any_script in (script, find_shell_script(command)):
             require_in_upload(any_script)
-        check_shell_script(words)
+        check_shell_script(command)
     with connect_to_master(selection) as (context, connection):
         nodes = launch_options.nnodes or context.membership.desired_training_nodes
-        refuse_cluster_name(words, context.cluster.name)
-        refuse_nested_launchers(words, nodes=nodes)
+        refuse_cluster_name(command, context.cluster.name)
+        refuse_nested_launchers(command, nodes=nodes)
         if launch_options.secret:
             check_secrets_are_known(context.membership.members)
         for line in release_lines(context.membership.members, stack=context.cluster.release):
@@ -86,7 +86,7 @@ def command(
         uploaded = upload_directory(connection, to=to) if sync else None
         if uploaded is not None:
             note_independent_processes(script, nodes=nodes)
-        job_id = start_job(connection, words, options=launch_options, uploaded=uploaded, log_follows=not detach)
+        job_id = start_job(connection, command, options=launch_options, uploaded=uploaded, log_follows=not detach)
         if not detach:
             may_wait = launch_options.durable or launch_options.wait
             print(f"dlcluster: job {job_id} {'is submitted' if may_wait else 'runs'}", file=sys.stderr)
