@@ -9,6 +9,7 @@ import click
 
 from cli.command import END_OF_OPTIONS, ClusterCommand
 from cli.errors import UsageError
+from cli.jobs.launch_options import record_typed_nnodes_option
 from cli.jobs.script import PYTHON, SCRIPT
 
 MISSPELLED: Final = 0.8
@@ -22,6 +23,7 @@ class RunCommand(ClusterCommand):
     """The ``run`` command, which explains where options of the user's script belong."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        record_typed_nnodes_option(ctx, args)
         typed = tuple(args)  # click removes from `args` what it has parsed
         try:
             return super().parse_args(ctx, args)

@@ -14,7 +14,7 @@ from cli.errors import ClusterError, UsageError
 from cli.files.progress import summary, upload_bar
 from cli.files.upload import Upload, upload
 from cli.jobs.advice import with_dlcluster_commands
-from cli.jobs.launch_options import OVERWRITE, LaunchOptions
+from cli.jobs.launch_options import OVERWRITE, LaunchOptions, typed_nnodes_option
 from cli.jobs.records import ENDED, LAUNCHER_USAGE_ERROR, read_jobs
 from cli.output import printable
 from cli.shared_options import Selection, invocation
@@ -70,6 +70,8 @@ def start_job(
     if done.exit_code:
         reason = last_line(done.stderr).removeprefix("launch: ") or f"exit code {done.exit_code}"
         error = UsageError if done.exit_code == LAUNCHER_USAGE_ERROR else ClusterError
+        if reason.startswith("-n "):
+            reason = f"{typed_nnodes_option()} {reason.removeprefix('-n ')}"
         raise error(f"the job did not start: {with_dlcluster_commands(reason)}")
     if not JOB_ID.fullmatch(job_id):
         raise ClusterError(f"the launcher on the master must return a job id, got {job_id[:80]!r}")

@@ -63,6 +63,15 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(message)
 
 
+class _StoreNodeCount(argparse.Action):
+    """Store of the number of nodes and of the spelling that was typed, for messages about it."""
+
+    def __call__(
+        self, parser: object, namespace: argparse.Namespace, values: Any, option_string: str | None = None
+    ) -> None:
+        namespace.num_workers, namespace.num_workers_option = values, option_string
+
+
 class _RejectMpirunOption(argparse.Action):
     """Refusal of an mpirun option that begins like one of launch's; argparse would parse the rest as its value."""
 
@@ -99,6 +108,7 @@ def _add_rank_options(parser: _Parser) -> None:
         "-n",
         "--num-workers",
         metavar="N",
+        action=_StoreNodeCount,
         help="number of nodes, or of ranks with --launcher local (default: all hosts in the hosts file); takes "
         "the first free nodes where jobs cannot share them",
     )

@@ -206,6 +206,8 @@ def test_env_takes_the_value_after_the_first_colon_or_equals_sign(environ: dict[
         ("--framework mxnet --env DMLC_ROLE:worker x y", "--env must not set DMLC_ROLE, which the launcher sets for"),
         ("--launcher local -n 257 x y", "-n must be a whole number from 1 to 256, got '257'"),
         ("-n 4 python x", "-n must be at most 3, the nodes currently in the cluster, got 4"),
+        ("--num-workers 4 x y", "--num-workers must be at most 3, the nodes currently in the cluster, got 4"),
+        ("--num-workers=two x y", "--num-workers must be a whole number of at least 1, got 'two'"),
         ("-n 0 python x", "-n must be a whole number of at least 1, got '0'"),
         ("-n two python x", "-n must be a whole number of at least 1, got 'two'"),
         (f"-n {'7' * 5000} python x", "-n must be a whole number of at least 1, got '777777777777...7777777777777'"),
