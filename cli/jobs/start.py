@@ -11,7 +11,7 @@ from typing import Final
 from bootstrap.contract import FOLLOW_HINT, WAITING_HINT
 from cli.cluster_context import look_up_context
 from cli.errors import ClusterError, UsageError
-from cli.files.progress import summary, upload_bar
+from cli.files.progress import checkouts_note, summary, upload_bar
 from cli.files.upload import Upload, upload
 from cli.jobs.advice import with_dlcluster_commands
 from cli.jobs.launch_options import OVERWRITE, LaunchOptions, typed_nnodes_option
@@ -83,6 +83,8 @@ def start_job(
 
 def upload_directory(connection: MasterConnection, *, to: str | None) -> Upload:
     """Upload the current directory to the master, with a progress bar. Raises ClusterError."""
+    if line := checkouts_note(Path.cwd()):
+        print(f"dlcluster: {line}", file=sys.stderr)
     uploaded = upload(connection, Path.cwd(), to=to, show=upload_bar)
     print(f"dlcluster: {summary(uploaded)}", file=sys.stderr)
     warn_about_shared_directory(connection, uploaded, starts_another=True)
