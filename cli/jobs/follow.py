@@ -63,14 +63,14 @@ def print_end(job: Job) -> None:
 
 def _leave_or_stop(connection: MasterConnection, job_id: str) -> None:
     """Ask on a terminal; without one, stop the job, because an interrupted script must leave nothing running."""
-    if sys.stdin.isatty() and _stays(job_id):
+    if sys.stdin.isatty() and _confirm_keep_running(job_id):
         _print_note(f"job {job_id} keeps running: {invocation()} logs -f {job_id}, {invocation()} stop {job_id}")
         return
     run_launcher_command(connection, "stop", job_id)
     _print_note(f"job {job_id} is stopped")
 
 
-def _stays(job_id: str) -> bool:
+def _confirm_keep_running(job_id: str) -> bool:
     try:
         return click.confirm(f"\nleave job {job_id} running (Enter or Ctrl-C: yes)?", default=True, err=True)
     except click.Abort:

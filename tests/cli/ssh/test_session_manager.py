@@ -268,7 +268,7 @@ STALL = CARRY.replace("    os.write(1", "    if os.path.exists(sys.argv[3]): thr
 @pytest.mark.timeout(60)
 def test_silent_node_behind_the_plugin_counts_as_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The plugin itself stays alive, connected to AWS."""
-    monkeypatch.setattr("cli.ssh.master_connection.SILENCE_S", 0.5)
+    monkeypatch.setattr("cli.ssh.master_connection.KEEPALIVE_TIMEOUT_S", 0.5)
     monkeypatch.setattr("cli.ssh.master_connection.KEEPALIVE_S", 0.1)
     authorized = make_key(tmp_path / "identity")
     with sshd_nodes(tmp_path, ["127.0.0.62"], authorized=authorized) as [node]:
