@@ -125,7 +125,7 @@ EFS_MOUNT_VARIABLE: Final = "EFS_MOUNT"  # deeplearning-cfn's name for the same 
 CONNECTION_IDLE_VARIABLE: Final = "DEEPLEARNING_CONNECTION_IDLE_S"
 """Seconds for which ``launch`` keeps idle connections; 0 disables this."""
 
-# ---- secrets of ranks ----
+# ---- options and messages of ``launch`` that dlcluster knows ----
 SECRETS_PATTERN: Final = (
     r"ssm:(?!/?(?:[aA][wW][sS]|[sS][sS][mM]))(?P<parameter>[A-Za-z0-9_.-]{1,900}|(?:/[A-Za-z0-9_.-]+){1,15})"
     r"|secretsmanager:(?P<secret>[A-Za-z0-9/_+=.@-]{1,512}"
@@ -136,6 +136,9 @@ begins with aws or ssm (PutParameter); a secret's ARN ends with six random chara
 SECRETS_FORMS: Final = "ssm:PARAMETER, secretsmanager:NAME or secretsmanager:ARN"
 JOB_NAME_PATTERN: Final = "[A-Za-z][A-Za-z0-9_.-]{0,39}"
 JOB_NAME_FORM: Final = "a letter, then at most 39 letters, digits, dots, hyphens and underscores"
+FOLLOW_HINT: Final = "launch: follow it with:"
+WAITING_HINT: Final = "launch: waiting,"
+"""Beginnings of the lines that ``launch --detach`` adds to the job's id for a user on the master."""
 
 # ---- tags, on the Auto Scaling groups and their instances ----
 CLUSTER_TAG: Final = "deeplearning:cluster"
@@ -274,14 +277,8 @@ MOUNT_NO_CLIENT: Final = "no-client"  # the kernel lacks the client
 MOUNT_OCCUPIED: Final = "occupied"  # something else is mounted on the directory
 MOUNT_STOPPED: Final = "stopped"  # the mount service has ended and is restarting
 MOUNT_STATES: Final = (
-    MOUNTED,
-    MOUNT_NOT_KNOWN,
-    MOUNT_NO_ADDRESS,
-    MOUNT_UNREACHABLE,
-    MOUNT_REFUSED,
-    MOUNT_NO_CLIENT,
-    MOUNT_OCCUPIED,
-    MOUNT_STOPPED,
+    *(MOUNTED, MOUNT_NOT_KNOWN, MOUNT_NO_ADDRESS, MOUNT_UNREACHABLE),
+    *(MOUNT_REFUSED, MOUNT_NO_CLIENT, MOUNT_OCCUPIED, MOUNT_STOPPED),
 )
 """States of a node's shared directory."""
 IDLE_REPORT_FIELD: Final = "idle_report"

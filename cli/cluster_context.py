@@ -10,7 +10,7 @@ from cli.aws.nodes import ClusterMembership, ClusterNode, read_membership
 from cli.errors import NoClusterError, NoMembersError, SeveralClustersError
 from cli.seen_clusters import SeenCluster, forget, remember
 from cli.shared_options import Selection
-from cli.sizes.paused_error import explain_if_paused
+from cli.sizes.paused_error import replace_error_if_paused
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,7 +30,7 @@ class ClusterContext:
 
     def explain_if_paused(self) -> AbstractContextManager[None]:
         """Return a context manager that replaces an error about a missing node with "the cluster is paused", if so."""
-        return explain_if_paused(self.clients, self.cluster.name)
+        return replace_error_if_paused(self.clients, self.cluster.name)
 
 
 def resolve_cluster(selection: Selection, clients: Clients) -> Cluster:

@@ -52,14 +52,14 @@ class ClusterCommand(click.Command):
         if advice is not None:
             raise UsageError(f"{self.name} has no subcommand {args[0]!r}: {advice}")
 
-    def _refuse_setting(self, option: str, words: Sequence[str]) -> None:
+    def _refuse_setting(self, option: str, args: Sequence[str]) -> None:
         """Raise UsageError for an unknown option that is a setting of the cluster."""
         if self.takes_command:
             return  # It may be an option of the command, which stands at the wrong place.
         from cli.cdk.setting_options import find_setting
 
         sets = any(parameter.name == "cdk_options" for parameter in self.params)
-        found = find_setting(option, words, by_other_names=sets)
+        found = find_setting(option, args, by_other_names=sets)
         if found is None or (not sets and found[0] == "cluster_name"):
             return
         setting, pair = found

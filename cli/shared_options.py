@@ -50,8 +50,8 @@ def invocation() -> str:
     """Return how to call dlcluster again for the same cluster, as the beginning of a command in a hint."""
     context = click.get_current_context(silent=True)
     given = {} if context is None else context.find_root().ensure_object(dict)
-    words = [word for name in ("cluster", "region") if name in given for word in (f"--{name}", given[name])]
-    return shlex.join(["dlcluster", *words])
+    args = [word for name in ("cluster", "region") if name in given for word in (f"--{name}", given[name])]
+    return shlex.join(["dlcluster", *args])
 
 
 def _remember(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:

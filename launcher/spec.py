@@ -20,9 +20,9 @@ class RestartPolicy:
     """Largest number of restarts."""
     min_nodes: int = 1
     """Smallest number of nodes to restart on."""
-    node_wait_s: float = 0.0
+    rejoin_timeout_s: float = 0.0
     """Seconds to wait for missing nodes."""
-    extra_setup_wait_s: float = 0.0
+    setup_timeout_s: float = 0.0
     """Further seconds to wait for a new node that is on its way, for its setup."""
 
 

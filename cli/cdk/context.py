@@ -30,7 +30,7 @@ cdk_option: Final = click.option(
 )
 
 
-def read_context(directory: Path, words: Sequence[str] = ()) -> dict[str, Any]:
+def read_context(directory: Path, cdk_options: Sequence[str] = ()) -> dict[str, Any]:
     """Return the context like the CDK's command line: a name's value comes from ``-c``, cdk.json, the look-ups or the
     user's file, in this order. If several of them give objects, these are merged (aws-cdk, user-configuration).
     """
@@ -42,7 +42,7 @@ def read_context(directory: Path, words: Sequence[str] = ()) -> dict[str, Any]:
         check_settings_are_in_context(directory / APP_FILE)
     except SettingsError as error:
         raise UsageError(str(error)) from error
-    return {**_merged(_merged(user, looked_up), app), **dict(map(_pair, words))}
+    return {**_merged(_merged(user, looked_up), app), **dict(map(_pair, cdk_options))}
 
 
 def read_props(context: dict[str, Any]) -> ClusterProps:

@@ -9,7 +9,7 @@ from stacks.settings.parsing import NAMES_ELSEWHERE
 from stacks.settings.props import ClusterProps
 
 
-def find_setting(option: str, words: Sequence[str], *, by_other_names: bool) -> tuple[str, str] | None:
+def find_setting(option: str, args: Sequence[str], *, by_other_names: bool) -> tuple[str, str] | None:
     """Return the setting that an unknown option means and its ``name=value``; None if it means none.
 
     With ``by_other_names``, names of other tools count too, such as ``--spot``.
@@ -22,13 +22,13 @@ def find_setting(option: str, words: Sequence[str], *, by_other_names: bool) -> 
     setting, has_value, _ = name.partition("=")
     if setting not in defaults:
         return None
-    value = _value(option, words) or ("true" if defaults[setting] is False else "...")
+    value = _value(option, args) or ("true" if defaults[setting] is False else "...")
     return setting, name if has_value else shlex.quote(f"{setting}={value}")
 
 
-def _value(option: str, words: Sequence[str]) -> str:
+def _value(option: str, args: Sequence[str]) -> str:
     """Return the option's value on the command line; empty if it has none."""
-    for word, following in zip(words, (*words[1:], ""), strict=True):
+    for word, following in zip(args, (*args[1:], ""), strict=True):
         name, equals, value = word.partition("=")
         if name == option:
             return value if equals or following.startswith("-") else following

@@ -84,6 +84,13 @@ def find_ignored(directory: Path) -> list[str]:
     return sorted(path for path in ignored if Path(path).name not in CACHES and not path.endswith(BYTECODE))
 
 
+def find_checkouts_below(directory: Path) -> list[str]:
+    """Return the folders that are git checkouts in a directory that is none: the parent of several projects."""
+    if (directory / ".git").exists():
+        return []
+    return sorted(entry.parent.name for entry in directory.glob("*/.git") if not entry.parent.name.startswith("."))
+
+
 def _paths(top: Path) -> Iterator[str]:
     listed = _git_list(top)
     if listed is None:

@@ -3,8 +3,10 @@
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
+from cli.files.local_files import find_checkouts_below
 from cli.files.upload import Progress, Upload
 from cli.output import printable
 
@@ -33,6 +35,15 @@ def upload_bar(size: int) -> Iterator[Progress]:
     with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
         task = bars.add_task("sending to the master", total=size)
         yield lambda sent: bars.advance(task, sent)
+
+
+def checkouts_note(directory: Path) -> str:
+    """Return one line that names the git checkouts below a directory that is none; empty without any."""
+    checkouts = find_checkouts_below(directory)
+    if not checkouts:
+        return ""
+    place = printable(str(directory))
+    return f"{place} contains other git checkouts: {_first(checkouts)}; to send one alone, change to its directory"
 
 
 def summary(uploaded: Upload) -> str:

@@ -95,11 +95,11 @@ def _sync(
     show: Show,
 ) -> Sequence[LocalFile]:
     """Make a folder on the master contain the local files; return those that were sent."""
-    there = _listing(connection, folder)
-    stale = sorted(there.keys() - local.keys())
-    changed = [file for path, file in sorted(local.items()) if not _is_unchanged(file, there.get(path))]
-    if stale or any(file.path in there for file in changed):
-        _remove(connection, folder, [*stale, *(file.path for file in changed if file.path in there)])
+    remote = _list_remote_files(connection, folder)
+    stale = sorted(remote.keys() - local.keys())
+    changed = [file for path, file in sorted(local.items()) if not _is_unchanged(file, remote.get(path))]
+    if stale or any(file.path in remote for file in changed):
+        _remove(connection, folder, [*stale, *(file.path for file in changed if file.path in remote)])
     if changed:
         with show(sum(file.size for file in changed) + ARCHIVE_BYTES * len(changed)) as progress:
             chunks = _counted(_tar(top, changed), progress)
@@ -144,12 +144,12 @@ def _check(done: CommandResult) -> bytes:
     return done.stdout
 
 
-def _listing(connection: MasterConnection, folder: str) -> dict[str, LocalFile]:
-    words = _check(connection.output(_shell_line_in(folder, LISTING))).decode(errors="surrogateescape").split("\0")
-    return dict(map(_listed, words[:-1:2], words[1::2]))
+def _list_remote_files(connection: MasterConnection, folder: str) -> dict[str, LocalFile]:
+    fields = _check(connection.output(_shell_line_in(folder, LISTING))).decode(errors="surrogateescape").split("\0")
+    return dict(map(_parse_remote_file, fields[:-1:2], fields[1::2]))
 
 
-def _listed(line: str, link: str) -> tuple[str, LocalFile]:
+def _parse_remote_file(line: str, link: str) -> tuple[str, LocalFile]:
     try:
         kind, size, mtime, mode, path = line.split(" ", 4)
         seconds, _, fraction = mtime.partition(".")
@@ -165,10 +165,10 @@ def _listed(line: str, link: str) -> tuple[str, LocalFile]:
     return path, file
 
 
-def _is_unchanged(file: LocalFile, there: LocalFile | None) -> bool:
-    if there is None or file.link is not None or there.link is not None:
-        return there is not None and file.link == there.link
-    return (file.size, file.mtime_ns, file.executable) == (there.size, there.mtime_ns, there.executable)
+def _is_unchanged(file: LocalFile, remote: LocalFile | None) -> bool:
+    if remote is None or file.link is not None or remote.link is not None:
+        return remote is not None and file.link == remote.link
+    return (file.size, file.mtime_ns, file.executable) == (remote.size, remote.mtime_ns, remote.executable)
 
 
 def _remove(connection: MasterConnection, folder: str, paths: Sequence[str]) -> None:

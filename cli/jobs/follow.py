@@ -16,12 +16,12 @@ from cli.ssh.master_connection import MasterConnection, kill_on_disconnect
 MAX_EXIT_CODE: Final = 255
 
 
-def show_logs(connection: MasterConnection, words: list[str]) -> int:
+def show_logs(connection: MasterConnection, args: list[str]) -> int:
     """Forward the output of ``launch logs``; return its exit code.
 
     Its errors are printed at its end, as dlcluster's own.
     """
-    line = kill_on_disconnect(["launch", "logs", *words])
+    line = kill_on_disconnect(["launch", "logs", *args])
     with tempfile.TemporaryFile() as errors:
         try:
             return connection.stream(line, stdout_fd=sys.stdout.fileno(), stderr_fd=errors.fileno())
@@ -63,14 +63,14 @@ def print_end(job: Job) -> None:
 
 def _leave_or_stop(connection: MasterConnection, job_id: str) -> None:
     """Ask on a terminal; without one, stop the job, because an interrupted script must leave nothing running."""
-    if sys.stdin.isatty() and _stays(job_id):
+    if sys.stdin.isatty() and _confirm_keep_running(job_id):
         _print_note(f"job {job_id} keeps running: {invocation()} logs -f {job_id}, {invocation()} stop {job_id}")
         return
     run_launcher_command(connection, "stop", job_id)
     _print_note(f"job {job_id} is stopped")
 
 
-def _stays(job_id: str) -> bool:
+def _confirm_keep_running(job_id: str) -> bool:
     try:
         return click.confirm(f"\nleave job {job_id} running (Enter or Ctrl-C: yes)?", default=True, err=True)
     except click.Abort:

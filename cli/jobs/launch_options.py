@@ -4,7 +4,7 @@ tests/cli/jobs/test_launch_options.py checks that launch's own parser accepts th
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -13,10 +13,13 @@ import click
 
 from bootstrap.contract import JOB_NAME_FORM, JOB_NAME_PATTERN, MAX_GRACE_S, SECRETS_FORMS, SECRETS_PATTERN
 from cli.errors import UsageError
-from cli.jobs.refused_options import PROCESSES
+from cli.jobs.unsupported_options import PROCESSES
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 OVERWRITE: Final = "--sync-overwrite"
+NNODES_OPTIONS: Final = ("-n", "--nnodes", "--num-workers")
+TYPED_NNODES_OPTION: Final = "typed_nnodes_option"
+"""Key of click's context for the spelling that the user typed."""
 SECRET: Final = rf"[A-Za-z_][A-Za-z0-9_]*=(?:{SECRETS_PATTERN})"
 VARIABLE: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:[=:](.*))?", re.ASCII | re.DOTALL)
 """Matches KEY=VALUE, KEY:VALUE and KEY."""
@@ -28,6 +31,18 @@ UNSENDABLE: Final = frozenset("\n\0")
 """Characters that end a value on its way to the master."""
 
 
+def typed_nnodes_option() -> str:
+    """Return how the user has spelled -n on the running command line, for messages about it."""
+    context = click.get_current_context(silent=True)
+    return NNODES_OPTIONS[0] if context is None else context.meta.get(TYPED_NNODES_OPTION, NNODES_OPTIONS[0])
+
+
+def record_typed_nnodes_option(ctx: click.Context, args: Sequence[str]) -> None:
+    """Record the first spelling of -n in the arguments; those of the command come after the options."""
+    names = (word[: len("-n")] if word.startswith("-n") else word.partition("=")[0] for word in args)
+    ctx.meta[TYPED_NNODES_OPTION] = next((name for name in names if name in NNODES_OPTIONS), NNODES_OPTIONS[0])
+
+
 class NodeCount(click.IntRange):
     """Number of nodes; explains what torchrun and mpirun write in its place."""
 
@@ -35,11 +50,12 @@ class NodeCount(click.IntRange):
         """Return the number. Raises UsageError for MIN:MAX, and for the rest of ``-np4``."""
         if isinstance(value, str) and ":" in value:
             fewer = f"dlcluster push, then dlcluster run -- launch --nnodes {value} --max-restarts 3 ..."
-            raise UsageError(f"-n must be one number, got {value!r}; to restart a lost job on fewer nodes: {fewer}")
+            name = typed_nnodes_option()
+            raise UsageError(f"{name} must be one number, got {value!r}; to restart a lost job on fewer nodes: {fewer}")
         if isinstance(value, str) and value.startswith("p"):
             raise UsageError(f"no such option '-n{value}': {PROCESSES}, -n the number of nodes")
         if isinstance(value, str) and value[:1].isalpha():
-            raise UsageError(f"-n is the number of nodes, got {value!r}; --name names the job")
+            raise UsageError(f"{typed_nnodes_option()} is the number of nodes, got {value!r}; --name names the job")
         return super().convert(value, param, ctx)
 
 
@@ -49,9 +65,7 @@ overwrite_option = click.option(
 DECORATORS: Final = (
     overwrite_option,
     click.option(
-        "-n",
-        "--nnodes",
-        "--num-workers",
+        *NNODES_OPTIONS,
         "nnodes",
         metavar="N",
         type=NodeCount(1),

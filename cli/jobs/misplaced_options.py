@@ -9,6 +9,7 @@ import click
 
 from cli.command import END_OF_OPTIONS, ClusterCommand
 from cli.errors import UsageError
+from cli.jobs.launch_options import record_typed_nnodes_option
 from cli.jobs.script import PYTHON, SCRIPT
 
 MISSPELLED: Final = 0.8
@@ -22,19 +23,20 @@ class RunCommand(ClusterCommand):
     """The ``run`` command, which explains where options of the user's script belong."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        words = tuple(args)
+        record_typed_nnodes_option(ctx, args)
+        typed = tuple(args)  # click removes from `args` what it has parsed
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             name, command_options = error.option_name, _own_options(self)
             at, similar = (
-                _position(name, words),
+                _position(name, typed),
                 difflib.get_close_matches(name.replace("_", "-"), command_options, 1, MISSPELLED),
             )
             if at is None or similar:
                 # click would also suggest the hidden options, which are refused.
                 raise click.NoSuchOption(name, possibilities=similar, ctx=ctx) from error
-            line = _right_order(words, at, command_options)
+            line = _right_order(typed, at, command_options)
             raise UsageError(
                 f"no such option {name!r}: options of the script go after its name, as in: {line}"
             ) from error
@@ -46,19 +48,19 @@ def _own_options(command: click.Command) -> dict[str, bool]:
     return {name: not option.is_flag for option in shown for name in (*option.opts, *option.secondary_opts)}
 
 
-def _position(option: str, words: Sequence[str]) -> int | None:
-    """Return the index of the first word with this option; short options may be joined, as in ``-lr``."""
+def _position(option: str, args: Sequence[str]) -> int | None:
+    """Return the index of the first argument with this option; short options may be joined, as in ``-lr``."""
     is_short = len(option) == len("-l")
-    names = (word[: len(option)] if is_short else word.partition("=")[0] for word in words)
+    names = (word[: len(option)] if is_short else word.partition("=")[0] for word in args)
     return next((at for at, name in enumerate(names) if name == option), None)
 
 
-def _right_order(words: Sequence[str], at: int, own: Mapping[str, bool]) -> str:
-    """Return the line in which the options from word `at` to the command follow it, except run's own.
+def _right_order(args: Sequence[str], at: int, own: Mapping[str, bool]) -> str:
+    """Return the line in which the options from argument `at` to the command follow it, except run's own.
 
     Run's own options are not repeated, because ``--env`` may contain a secret.
     """
-    before, command = _split(words[at:])
+    before, command = _split(args[at:])
     moved, has_own, remaining = list[str](), at > 0, iter(before)
     for word in remaining:
         name, equals, _ = word.partition("=")
@@ -71,11 +73,11 @@ def _right_order(words: Sequence[str], at: int, own: Mapping[str, bool]) -> str:
     return shlex.join(["dlcluster", "run", *([ELLIPSIS] if has_own else []), END_OF_OPTIONS, *command, *moved])
 
 
-def _split(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the words before the command, and the command."""
-    if END_OF_OPTIONS in words:
-        at = words.index(END_OF_OPTIONS)
-        return words[:at], words[at + 1 :] or EXAMPLE
-    starts = (at for at, word in enumerate(words) if word.endswith(SCRIPT) or PYTHON.fullmatch(word))
-    at = next(starts, len(words))
-    return words[:at], words[at:] or EXAMPLE
+def _split(args: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the arguments before the command, and the command."""
+    if END_OF_OPTIONS in args:
+        at = args.index(END_OF_OPTIONS)
+        return args[:at], args[at + 1 :] or EXAMPLE
+    starts = (at for at, word in enumerate(args) if word.endswith(SCRIPT) or PYTHON.fullmatch(word))
+    at = next(starts, len(args))
+    return args[:at], args[at:] or EXAMPLE

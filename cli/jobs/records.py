@@ -122,9 +122,9 @@ def read_job(connection: MasterConnection, word: str | None) -> Job:
     return _job(_json(run_launcher_command(connection, "status", "--json", *([word] if word else []))))
 
 
-def run_launcher_command(connection: MasterConnection, *words: str, timeout_s: float | None = None) -> CommandResult:
+def run_launcher_command(connection: MasterConnection, *args: str, timeout_s: float | None = None) -> CommandResult:
     """Run a subcommand of the launcher on the master. Raises ClusterError with the launcher's own message."""
-    done = connection.output(shlex.join(["launch", *words]), timeout_s=timeout_s)
+    done = connection.output(shlex.join(["launch", *args]), timeout_s=timeout_s)
     if done.exit_code:
         message = (
             last_line(done.stderr).removeprefix("launch: ").removeprefix("error: ") or "launch failed on the master"

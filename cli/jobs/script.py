@@ -26,14 +26,14 @@ PAGE: Final = "docs/start/your-own-script.md, From one GPU"
 
 def find_script(command: Sequence[str]) -> Path | None:
     """Return the Python file that a command runs, or None: ``train.py ...`` or ``python [-u] train.py ...``."""
-    words = list(command)
-    if len(words) == 1 and shlex.quote(words[0]) != words[0]:
+    args = list(command)
+    if len(args) == 1 and shlex.quote(args[0]) != args[0]:
         return None  # launch runs it as a shell's line
-    if PYTHON.fullmatch(words[0]):
-        words = words[1:]
-        while words and words[0] in ("-u", "-O"):
-            words = words[1:]
-    return Path(words[0]) if words and words[0].endswith(SCRIPT) else None
+    if PYTHON.fullmatch(args[0]):
+        args = args[1:]
+        while args and args[0] in ("-u", "-O"):
+            args = args[1:]
+    return Path(args[0]) if args and args[0].endswith(SCRIPT) else None
 
 
 def require_in_upload(script: Path | None) -> None:

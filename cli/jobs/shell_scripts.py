@@ -30,13 +30,13 @@ PAGE: Final = "docs/from-slurm.md"
 
 def find_shell_script(command: Sequence[str]) -> Path | None:
     """Return the shell script that a command runs, or None: ``bash [-eux] train.sh ...``."""
-    words = list(command)
-    if not SHELLS.fullmatch(words[0]):
+    args = list(command)
+    if not SHELLS.fullmatch(args[0]):
         return None
-    words = words[1:]
-    while words and SHELL_OPTIONS.fullmatch(words[0]):
-        words = words[1:]
-    return Path(words[0]) if words and words[0].endswith(SHELL_SCRIPT) else None
+    args = args[1:]
+    while args and SHELL_OPTIONS.fullmatch(args[0]):
+        args = args[1:]
+    return Path(args[0]) if args and args[0].endswith(SHELL_SCRIPT) else None
 
 
 def check_shell_script(command: Sequence[str]) -> None:
@@ -91,7 +91,7 @@ def _beginning(path: Path) -> str:
 def _interpreter(text: str) -> list[str]:
     """Return the program of the first line and its options, without the directory; empty if the line names none."""
     match = SHEBANG.match(text)
-    words = match[1].split() if match else []
-    if words and PurePosixPath(words[0]).name == "env":
-        words = [word for word in words[1:] if word != "-S"]
-    return [PurePosixPath(words[0]).name, *words[1:]] if words else []
+    args = match[1].split() if match else []
+    if args and PurePosixPath(args[0]).name == "env":
+        args = [word for word in args[1:] if word != "-S"]
+    return [PurePosixPath(args[0]).name, *args[1:]] if args else []

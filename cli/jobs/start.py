@@ -8,12 +8,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from bootstrap.contract import FOLLOW_HINT, WAITING_HINT
 from cli.cluster_context import look_up_context
 from cli.errors import ClusterError, UsageError
-from cli.files.progress import summary, upload_bar
+from cli.files.progress import checkouts_note, summary, upload_bar
 from cli.files.upload import Upload, upload
 from cli.jobs.advice import with_dlcluster_commands
-from cli.jobs.launch_options import OVERWRITE, LaunchOptions
+from cli.jobs.launch_options import OVERWRITE, LaunchOptions, typed_nnodes_option
 from cli.jobs.records import ENDED, LAUNCHER_USAGE_ERROR, read_jobs
 from cli.output import printable
 from cli.shared_options import Selection, invocation
@@ -25,10 +26,6 @@ LAUNCHER: Final = "launch"
 JOB_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}")
 COPY_ONLY_OPTIONS: Final = ("--nproc-per-node", "1", "--env", "CUDA_VISIBLE_DEVICES:")
 """Options of a job with one process per node and no GPUs, which copies files even to nodes with busy GPUs."""
-HINT: Final = "launch: follow it with:"
-"""Beginning of the launcher's hint about following a detached job on the master; not shown here."""
-WAITING: Final = "launch: waiting,"
-"""Beginning of the launcher's note about a job's place in the queue."""
 
 
 def run_on_master(selection: Selection, command: Sequence[str]) -> int:
@@ -73,17 +70,21 @@ def start_job(
     if done.exit_code:
         reason = last_line(done.stderr).removeprefix("launch: ") or f"exit code {done.exit_code}"
         error = UsageError if done.exit_code == LAUNCHER_USAGE_ERROR else ClusterError
+        if reason.startswith("-n "):
+            reason = f"{typed_nnodes_option()} {reason.removeprefix('-n ')}"
         raise error(f"the job did not start: {with_dlcluster_commands(reason)}")
     if not JOB_ID.fullmatch(job_id):
         raise ClusterError(f"the launcher on the master must return a job id, got {job_id[:80]!r}")
     for text in done.stderr.splitlines():
-        if not text.startswith((HINT, WAITING) if log_follows else HINT):
+        if not text.startswith((FOLLOW_HINT, WAITING_HINT) if log_follows else FOLLOW_HINT):
             print(last_line(text), file=sys.stderr)
     return job_id
 
 
 def upload_directory(connection: MasterConnection, *, to: str | None) -> Upload:
     """Upload the current directory to the master, with a progress bar. Raises ClusterError."""
+    if line := checkouts_note(Path.cwd()):
+        print(f"dlcluster: {line}", file=sys.stderr)
     uploaded = upload(connection, Path.cwd(), to=to, show=upload_bar)
     print(f"dlcluster: {summary(uploaded)}", file=sys.stderr)
     warn_about_shared_directory(connection, uploaded, starts_another=True)

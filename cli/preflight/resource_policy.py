@@ -20,7 +20,9 @@ class Caller:
 
 def allows(policy: Mapping[str, Any], action: str, caller: Caller) -> bool:
     """Return True if the caller may perform the action: a statement allows it and none denies it."""
-    effects = [statement["Effect"] for statement in _listed(policy["Statement"]) if _applies(statement, action, caller)]
+    effects = [
+        statement["Effect"] for statement in _as_list(policy["Statement"]) if _applies(statement, action, caller)
+    ]
     return "Allow" in effects and "Deny" not in effects
 
 
@@ -28,7 +30,7 @@ def denying(policy: Mapping[str, Any], action: str, caller: Caller) -> list[str]
     """Return the names of the statements that deny the caller the action."""
     return [
         f"statement {statement.get('Sid') or number}"
-        for number, statement in enumerate(_listed(policy["Statement"]), start=1)
+        for number, statement in enumerate(_as_list(policy["Statement"]), start=1)
         if statement["Effect"] == "Deny" and _applies(statement, action, caller)
     ]
 
@@ -45,20 +47,20 @@ def _names_caller(statement: Statement, caller: Caller) -> bool:
 
 def _is_among(principal: Any, caller: Caller) -> bool:
     kinds = principal if isinstance(principal, Mapping) else {"AWS": principal}
-    named = [name for kind in ("AWS", "Service") for name in _listed(kinds.get(kind, []))]
+    named = [name for kind in ("AWS", "Service") for name in _as_list(kinds.get(kind, []))]
     return "*" in named or caller.arn in named
 
 
 def _names_action(statement: Statement, action: str) -> bool:
     negated = "NotAction" in statement
-    patterns = _listed(statement["NotAction"] if negated else statement.get("Action", []))
+    patterns = _as_list(statement["NotAction"] if negated else statement.get("Action", []))
     return any(fnmatchcase(action.lower(), pattern.lower()) for pattern in patterns) != negated
 
 
 def _conditions(statement: Statement, caller: Caller) -> Iterator[bool]:
     for operator, keys in statement.get("Condition", {}).items():
         for key, wanted in keys.items():
-            yield _holds(operator, caller.keys.get(key.lower()), [str(value).lower() for value in _listed(wanted)])
+            yield _holds(operator, caller.keys.get(key.lower()), [str(value).lower() for value in _as_list(wanted)])
 
 
 def _holds(operator: str, found: str | None, values: list[str]) -> bool:
@@ -71,5 +73,5 @@ def _holds(operator: str, found: str | None, values: list[str]) -> bool:
     return any(fnmatchcase(found.lower(), value) for value in values) != negated
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]

@@ -10,7 +10,7 @@ from cli.shared_options import invocation
 
 
 @contextmanager
-def explain_if_paused(clients: Clients, cluster_name: str) -> Iterator[None]:
+def replace_error_if_paused(clients: Clients, cluster_name: str) -> Iterator[None]:
     """Replace an error of the block if the cluster is paused. Raises ClusterError."""
     try:
         yield

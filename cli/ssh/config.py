@@ -22,7 +22,8 @@ NODE_CONNECT_TIMEOUT_S: Final = 10
 WATCH_CONNECT_TIMEOUT_S: Final = 5
 """Timeout in seconds of the same login by ``status --watch``; cli.watch.node_checks.NODE_TIMEOUT_S includes it."""
 KEEPALIVE_S: Final = 15
-"""Seconds between keepalives, by which a login detects that its peer is gone."""
+"""Seconds between keepalives, by which a login from the user's machine detects that its peer is gone. Between nodes:
+launcher/transport/ssh.py."""
 KEEPALIVES_UNANSWERED: Final = 4
 """Number of unanswered keepalives after which a login through Session Manager ends."""
 FORWARD_KEEPALIVES_UNANSWERED: Final = 3
@@ -83,10 +84,10 @@ def ssh_options_for(settings: LoginSettings, member: ClusterNode) -> dict[str, s
 
 def _through_session_manager(settings: LoginSettings, member: ClusterNode) -> dict[str, str]:
     """Return options that look up the node when ssh connects, so that no instance id or address can be stale."""
-    words = (*settings.session_command, member.short_name)
+    command = (*settings.session_command, member.short_name)
     return {
         # The user's shell parses it, after ssh has expanded %-sequences.
-        "ProxyCommand": shlex.join(words).replace("%", "%%"),
+        "ProxyCommand": shlex.join(command).replace("%", "%%"),
         # A session ends after 20 minutes without traffic; if the node is lost, it stays open on this side.
         "ServerAliveInterval": str(KEEPALIVE_S),
         "ServerAliveCountMax": str(KEEPALIVES_UNANSWERED),

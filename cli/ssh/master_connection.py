@@ -21,7 +21,7 @@ from cli.output import printable
 from cli.ssh.config import CONNECT_TIMEOUT_S, KEEPALIVE_S
 from cli.ssh.session_manager import PluginCall, session_socket
 
-SILENCE_S: Final = 60
+KEEPALIVE_TIMEOUT_S: Final = 60
 """Seconds of silence after which the master's connection counts as lost."""
 READ_SIZE: Final = 1 << 15
 MAX_ERROR_BYTES: Final = 1 << 16
@@ -204,10 +204,10 @@ def run_command(target: SshTarget, command: str, *, stdout_fd: int, stderr_fd: i
         return connection.stream(command, stdout_fd=stdout_fd, stderr_fd=stderr_fd, forward_agent=True)
 
 
-def kill_on_disconnect(words: Sequence[str]) -> str:
+def kill_on_disconnect(command: Sequence[str]) -> str:
     """Return a shell line that runs a command and ends it when the connection closes; sshd itself would not."""
     wait_for_close = '{ cat <&3; kill "$job"; } >/dev/null 2>&1 & watch=$!'
-    run = f"{shlex.join(words)} </dev/null 3<&- & job=$!"
+    run = f"{shlex.join(command)} </dev/null 3<&- & job=$!"
     return f'exec 3<&0; {run}; {wait_for_close}; wait "$job"; code=$?; kill "$watch"; exit "$code"'
 
 
@@ -262,14 +262,14 @@ def _log_in(client: paramiko.SSHClient, target: SshTarget, sock: socket.socket |
     if sock is not None:
         threading.Thread(target=_watch, args=(transport,), daemon=True).start()
     elif hasattr(socket, "TCP_USER_TIMEOUT") and isinstance(transport.sock, socket.socket):
-        transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_S * 1000)
+        transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, KEEPALIVE_TIMEOUT_S * 1000)
     return transport
 
 
 def _watch(transport: paramiko.Transport) -> None:
     """End a connection through Session Manager whose master no longer answers; its plugin would keep waiting."""
     while transport.is_active():
-        overdue = threading.Timer(SILENCE_S, transport.close)
+        overdue = threading.Timer(KEEPALIVE_TIMEOUT_S, transport.close)
         overdue.daemon = True
         overdue.start()
         with suppress(paramiko.SSHException, OSError, EOFError):

@@ -49,7 +49,7 @@ POLL_S: Final = 0.05
 class PluginCall:
     """Command line and environment of the plugin, for one session."""
 
-    words: tuple[str, ...]
+    command: tuple[str, ...]
     environment: Mapping[str, str]
 
 
@@ -75,7 +75,7 @@ def start_session(clients: Clients, instance_id: str) -> PluginCall:
     response = json.dumps({name: answer.get(name, "") for name in ("SessionId", "TokenValue", "StreamUrl")})
     endpoint = ssm.meta.endpoint_url
     return PluginCall(
-        words=(plugin, RESPONSE_VARIABLE, clients.region, "StartSession", "", json.dumps(request), endpoint),
+        command=(plugin, RESPONSE_VARIABLE, clients.region, "StartSession", "", json.dumps(request), endpoint),
         environment={**os.environ, RESPONSE_VARIABLE: response},
     )
 
@@ -115,7 +115,7 @@ class PluginSession:
         with theirs:
             fd = theirs.fileno()
             self._process = subprocess.Popen(
-                call.words,
+                call.command,
                 env=dict(call.environment),
                 stdin=fd,
                 stdout=fd,
@@ -170,7 +170,7 @@ def session_socket(call: PluginCall) -> Iterator[socket.socket]:
         try:
             session = PluginSession(call, errors=errors)
         except OSError as error:
-            raise ClusterError(f"cannot run {call.words[0]}: {error.strerror}") from error
+            raise ClusterError(f"cannot run {call.command[0]}: {error.strerror}") from error
         try:
             session.wait_for_server()
             yield session.socket

@@ -31,9 +31,9 @@ IMAGE_ENVIRONMENT: Final = PYTORCH_PYTHON.removesuffix("/bin/python")
 START_TIMEOUT_S: Final = 180
 """Timeout for the application's first answer, in seconds; a new node first reads each of its files over the
 network."""
-ALIVE_S: Final = 15
+HEARTBEAT_INTERVAL_S: Final = 15
 """Seconds between heartbeats."""
-SILENCE_S: Final = 60
+HEARTBEAT_TIMEOUT_S: Final = 60
 """Seconds without a heartbeat after which the application ends."""
 GRACE_S: Final = 10
 """Seconds between SIGTERM and SIGKILL."""
@@ -113,8 +113,8 @@ def run_app(selection: Selection, app: WebApp, *, venv: str | None, local_port: 
         done = connection.output(line, timeout_s=PROBE_TIMEOUT_S)
     port, has_directory = _parse_probe(done.exit_code, done.stdout, done.stderr, app, environment=environment)
     here = free_port(app.local_port, 0) if local_port is None else free_port(local_port)
-    words = [word.format(port=port) for word in app.arguments]
-    command = shlex.join(["bash", "-c", app_script(), "bash", environment, app.stdin_variable, *words])
+    arguments = [word.format(port=port) for word in app.arguments]
+    command = shlex.join(["bash", "-c", app_script(), "bash", environment, app.stdin_variable, *arguments])
     with forwarding(access, access.master, here=here, port=port, command=[command], is_quiet=True) as process:
         output = _start(process, app.secret)
         wait_until_listening(process, here)
@@ -128,19 +128,19 @@ def run_app(selection: Selection, app: WebApp, *, venv: str | None, local_port: 
         yield RunningApp(address=address, has_directory=has_directory, process=process, output=output)
 
 
-def app_script(*, silence_s: int = SILENCE_S, grace_s: int = GRACE_S) -> str:
+def app_script(*, heartbeat_timeout_s: int = HEARTBEAT_TIMEOUT_S, grace_s: int = GRACE_S) -> str:
     """Return a script for bash with the arguments environment, variable for the secret, and Python's arguments.
 
-    It ends Python and its children when its standard input ends or is silent for `silence_s` seconds.
+    It ends Python and its children when its standard input ends or is silent for `heartbeat_timeout_s` seconds.
     """
     return f"""\
-venv=$(cd -- "$1" && pwd) && read -r -t {silence_s} "$2" || exit
+venv=$(cd -- "$1" && pwd) && read -r -t {heartbeat_timeout_s} "$2" || exit
 export "$2" PATH="$venv/bin:$PATH" VIRTUAL_ENV="$venv"
 shift 2
 exec 3<&0 </dev/null 2>&1
 setsid "$venv/bin/python" "$@" 3<&- & app=$!
 {{
-    while read -r -t {silence_s} _ <&3; do :; done
+    while read -r -t {heartbeat_timeout_s} _ <&3; do :; done
     until kill -- "-$app"; do kill -0 "$app" || exit; sleep 0.1; done
     sleep {grace_s} && kill -KILL -- "-$app"
 }} >/dev/null 2>&1 &
@@ -189,7 +189,7 @@ def _start(process: "subprocess.Popen[bytes]", secret: str) -> "deque[str]":
             except (OSError, ValueError):  # ssh has ended, or the command has closed the pipe
                 return
             line = b"\n"
-            ended.wait(ALIVE_S)
+            ended.wait(HEARTBEAT_INTERVAL_S)
 
     ended = threading.Event()
     for work in (keep_lines, say_alive):

@@ -79,8 +79,8 @@ def checks_command(node_indexes: Iterable[int]) -> str:
         f'answer=$(timeout {NODE_TIMEOUT_S} {_SSH} "$0$1" "$2" 2>/dev/null) || answer="no answer"; '
         'printf "%s\\n" "$answer" | sed "s/^/$1 /"'
     )
-    words = ["xargs", "-P", str(AT_ONCE), "-I", "{}", "sh", "-c", ask, WORKER_HOST_PREFIX, "{}", _PROBE]
-    return f"printf '%s\\n' {' '.join(map(str, node_indexes))} | {shlex.join(words)}"
+    command = ["xargs", "-P", str(AT_ONCE), "-I", "{}", "sh", "-c", ask, WORKER_HOST_PREFIX, "{}", _PROBE]
+    return f"printf '%s\\n' {' '.join(map(str, node_indexes))} | {shlex.join(command)}"
 
 
 def parse_answers(text: str, node_indexes: Iterable[int]) -> dict[int, NodeCheck]:

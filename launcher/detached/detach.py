@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
+from bootstrap.contract import FOLLOW_HINT, WAITING_HINT
 from launcher.detached.request import DetachedJob, DurableStart
 from launcher.errors import LaunchError
 from launcher.job_records.key_name import key_name
@@ -151,8 +152,8 @@ def _report(job_id: str, error: str) -> int:
         print(job_id)
         record = read_record(jobs_directory() / job_id)
         if record is not None and record.waiting is not None:
-            print(f"launch: waiting, {record.waiting}", file=sys.stderr)
-        print(f"launch: follow it with: launch logs -f {job_id}", file=sys.stderr)
+            print(f"{WAITING_HINT} {record.waiting}", file=sys.stderr)
+        print(f"{FOLLOW_HINT} launch logs -f {job_id}", file=sys.stderr)
         return 0
     record = read_record(jobs_directory() / job_id)
     if record is None or record.reason is None:

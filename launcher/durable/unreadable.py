@@ -72,7 +72,7 @@ class UnreadableJobs:
         backoff_s = self._backoffs[job_id] = min(2 * self._backoffs.get(job_id, FIRST_BACKOFF_S / 2), MAX_BACKOFF_S)
         self._due[job_id] = self._clock() + backoff_s
         try:
-            mirror.mark_unreadable(_listed(job_id, reason, next_try=time.time() + backoff_s))
+            mirror.mark_unreadable(_unreadable_record(job_id, reason, next_try=time.time() + backoff_s))
         except LaunchError:
             self._forget(job_id)
         else:
@@ -82,7 +82,7 @@ class UnreadableJobs:
         del self._due[job_id], self._backoffs[job_id]
 
 
-def _listed(job_id: str, reason: str, *, next_try: float) -> JobRecord:
+def _unreadable_record(job_id: str, reason: str, *, next_try: float) -> JobRecord:
     """Return what ``launch list`` shows: nothing but its id is known of the job."""
     submitted_at = now()
     with suppress(ValueError, OverflowError):  # The id does not start with a valid time.

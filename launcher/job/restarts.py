@@ -53,7 +53,7 @@ class NotRestartedError(Exception):
         """The job's failure, which is permanent."""
 
 
-async def reconnect(
+async def connect_for_restart(
     job: JobSpec,
     streams: Streams,
     failure: Failure,
@@ -103,16 +103,25 @@ class ReachableNodes:
 
     connections: list[RunnerConnection]
     reasons: list[str]
-    were_tried: bool = True
-    """False if too few nodes were listed to connect to any."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Candidates:
+    """Hosts to connect to, in the order in which to try them."""
+
+    hosts: Sequence[Host]
+    listed: Sequence[Host]
+    """All hosts of the hosts file, in its order."""
+    reasons: Sequence[str]
+    """Reasons why listed hosts are no candidates."""
 
 
 class RejoinDeadline:
     """End of the wait for missing nodes: the setup's time counts only while a new node is on its way."""
 
     def __init__(self, policy: RestartPolicy, *, now: float) -> None:
-        self.end = now + policy.node_wait_s
-        self._latest = self.end + policy.extra_setup_wait_s
+        self.end = now + policy.rejoin_timeout_s
+        self._latest = self.end + policy.setup_timeout_s
 
     def refresh_seconds_left(self, *, now: float) -> float:
         """Extend the wait if a new node is on its way, and return the seconds left.
@@ -133,33 +142,41 @@ def node_is_arriving(path: Path = Path(ARRIVING_NODES_FILE)) -> bool:
 
 
 def _describe_longest_wait(policy: RestartPolicy) -> str:
-    if not policy.extra_setup_wait_s:
-        return f"{policy.node_wait_s:g} s"
-    return f"{policy.node_wait_s:g} s ({policy.node_wait_s + policy.extra_setup_wait_s:g} s if one is being set up)"
+    if not policy.setup_timeout_s:
+        return f"{policy.rejoin_timeout_s:g} s"
+    return (
+        f"{policy.rejoin_timeout_s:g} s ({policy.rejoin_timeout_s + policy.setup_timeout_s:g} s if one is being set up)"
+    )
 
 
 async def gather_nodes(job: JobSpec, streams: Streams, allocator: RestartHostAllocator | None = None) -> ReachableNodes:
-    """Connect to the first available hosts in the order of `allocator`: as many as requested, or fewer."""
+    """Connect to the first available hosts in the order of `allocator`: as many as requested, or fewer.
+
+    Until the deadline, wait for enough nodes; then take those that are up.
+    """
     clock = asyncio.get_running_loop().time
     deadline = RejoinDeadline(job.restart_policy, now=clock())
-    is_extra_attempt = False
-    while True:
-        # Nodes that the cluster no longer declares never come: look once at those that are up, without a wait.
-        too_small = _cluster_too_small(job)
-        left = 0.0 if too_small else deadline.refresh_seconds_left(now=clock())
-        reachable = await _connect_once(job, allocator, seconds_left=left)
-        reachable.reasons += too_small
-        is_over = left <= 0 or (reachable.were_tried and clock() >= deadline.end)
-        is_over = is_over or streams[FrameType.STDOUT].reader_has_gone()
-        if is_over or len(reachable.connections) >= len(job.hosts):
-            if allocator is None or await _allocate_hosts(job, reachable, allocator):
+    # Nodes that the cluster no longer declares never come, so do not wait for them.
+    while not _cluster_too_small(job) and not streams[FrameType.STDOUT].reader_has_gone():
+        seconds_left = deadline.refresh_seconds_left(now=clock())
+        if seconds_left <= 0:
+            break
+        candidates = _find_candidates(job, allocator)
+        # A cluster's hosts file lists the nodes that are up: connect only once it lists enough.
+        if len(candidates.hosts) >= len(job.hosts):
+            reachable = await _connect_candidates(candidates, job, timeout_s=max(seconds_left, LAST_ATTEMPT_S))
+            is_done = len(reachable.connections) >= len(job.hosts) or clock() >= deadline.end
+            if is_done and await _allocate_hosts(job, reachable, allocator):
                 return reachable
-            # After the deadline, try once more without the nodes that another job took: fewer may be enough.
-            if is_over and is_extra_attempt:
-                return reachable
-            is_extra_attempt = is_over
-        await close_connections(reachable.connections)
+            await close_connections(reachable.connections)
         await asyncio.sleep(min(RETRY_S, max(0.0, deadline.end - clock())))
+    reachable = await _connect_candidates(_find_candidates(job, allocator), job, timeout_s=LAST_ATTEMPT_S)
+    if not await _allocate_hosts(job, reachable, allocator):
+        # Another job has taken a node: try once more without its nodes, because fewer may be enough.
+        reachable = await _connect_candidates(_find_candidates(job, allocator), job, timeout_s=LAST_ATTEMPT_S)
+        await _allocate_hosts(job, reachable, allocator)
+    reachable.reasons += _cluster_too_small(job)
+    return reachable
 
 
 def _cluster_too_small(job: JobSpec) -> list[str]:
@@ -170,23 +187,33 @@ def _cluster_too_small(job: JobSpec) -> list[str]:
     return [f"the cluster declares {count_nodes(declared)} now"]
 
 
-async def _connect_once(job: JobSpec, allocator: RestartHostAllocator | None, *, seconds_left: float) -> ReachableNodes:
-    """Connect to the first available hosts once, or to none while too few are listed and some time is left."""
-    listed, reasons = _listed(job)
+def _find_candidates(job: JobSpec, allocator: RestartHostAllocator | None) -> _Candidates:
+    """Return the hosts that the job may use now; none, with the reason, if the file cannot be read."""
+    try:
+        listed = job.hosts if job.host_source is None else job.host_source.read()
+    except UsageError as error:
+        return _Candidates(hosts=[], listed=(), reasons=[str(error)])
     hosts, left_out = (list(listed), []) if allocator is None else allocator.order(job, listed)
-    # A cluster's hosts file lists the nodes that are up: connect only once it lists enough.
-    if not hosts or (len(hosts) < len(job.hosts) and seconds_left > 0):
-        return ReachableNodes(connections=[], reasons=[*reasons, *left_out], were_tried=False)
-    timeout_s = min(READY_TIMEOUT_S, max(seconds_left, LAST_ATTEMPT_S))
-    reachable = await _connect_first(hosts, len(job.hosts), is_local=job.is_local, timeout_s=timeout_s)
+    return _Candidates(hosts=hosts, listed=listed, reasons=left_out)
+
+
+async def _connect_candidates(candidates: _Candidates, job: JobSpec, *, timeout_s: float) -> ReachableNodes:
+    """Connect to the first candidates that answer and have the job's framework: at most as many as requested."""
+    if not candidates.hosts:
+        return ReachableNodes(connections=[], reasons=[*candidates.reasons])
+    reachable = await _connect_first(
+        candidates.hosts, len(job.hosts), is_local=job.is_local, timeout_s=min(READY_TIMEOUT_S, timeout_s)
+    )
     await _drop_nodes_without_framework(job, reachable)
     # Ranks follow the order of the list.
-    reachable.connections.sort(key=lambda connection: listed.index(connection.host))
+    reachable.connections.sort(key=lambda connection: candidates.listed.index(connection.host))
     return reachable
 
 
-async def _allocate_hosts(job: JobSpec, reachable: ReachableNodes, allocator: RestartHostAllocator) -> bool:
+async def _allocate_hosts(job: JobSpec, reachable: ReachableNodes, allocator: RestartHostAllocator | None) -> bool:
     """Allocate the hosts that answered; if another job was faster, close the connections and return False."""
+    if allocator is None:
+        return True
     connections, reachable.connections = reachable.connections, []
     try:
         hosts = tuple(connection.host for connection in connections)
@@ -210,16 +237,6 @@ async def _drop_nodes_without_framework(job: JobSpec, reachable: ReachableNodes)
     reachable.reasons += [f"{connection.host}: no {framework} yet" for connection in unfit]
     reachable.connections = [connection for connection in reachable.connections if connection not in unfit]
     await close_connections(unfit)
-
-
-def _listed(job: JobSpec) -> tuple[tuple[Host, ...], list[str]]:
-    """Return the hosts that the job may use now; none, with the reason, if the file cannot be read."""
-    if job.host_source is None:
-        return job.hosts, []
-    try:
-        return job.host_source.read(), []
-    except UsageError as error:
-        return (), [str(error)]
 
 
 async def _connect_first(hosts: Sequence[Host], count: int, *, is_local: bool, timeout_s: float) -> ReachableNodes:

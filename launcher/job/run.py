@@ -21,7 +21,7 @@ from launcher.job.failure import Failure, FailureCause, cause_after_run
 from launcher.job.gpu_check import select_gpus
 from launcher.job.missing_cwd import MissingCwd
 from launcher.job.node_loss import read_instance_ids, wait_for_node_loss
-from launcher.job.restarts import NotRestartedError, RestartHostAllocator, reconnect
+from launcher.job.restarts import NotRestartedError, RestartHostAllocator, connect_for_restart
 from launcher.job.supervision import NodeRun, output_failure, supervise_nodes
 from launcher.output.sink import Streams
 from launcher.spec import JobSpec, NodeSpec
@@ -111,7 +111,7 @@ async def restart_job(
     """Make another run of `job` after `failure`, on the nodes that answer in time."""
     context.observer.on_restart()
     try:
-        connections = await reconnect(
+        connections = await connect_for_restart(
             job, context.streams, failure, label=label, restart_host_allocator=context.restart_host_allocator
         )
     except NotRestartedError as error:

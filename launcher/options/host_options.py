@@ -42,9 +42,12 @@ def first_hosts(options: argparse.Namespace, hosts: tuple[Host, ...], *, framewo
 def _node_count(options: argparse.Namespace, available: int) -> int:
     # A shell opened before the last change of nodes has an outdated $DEEPLEARNING_WORKERS_COUNT.
     name, nodes = "--nnodes", parse_nnodes(options)
+    if nodes is None and options.num_workers is None:
+        return available
     if nodes is None:
-        requested = available if options.num_workers is None else whole_number(options.num_workers, name="-n")
-        name, nodes = "-n", NodeRange(min=requested, max=requested)
+        name = options.num_workers_option
+        requested = whole_number(options.num_workers, name=name)
+        nodes = NodeRange(min=requested, max=requested)
     if nodes.min > available:
         declared = declared_nodes() if may_wait(options) and options.hostfile is None else None
         if declared is None:

@@ -34,7 +34,7 @@ from launcher.validate import job_name, whole_number
 
 LAUNCHERS = ("ssh", "local", "mpi")
 FRAMEWORK_CHOICES = tuple(name for name in FRAMEWORKS if name != LAUNCHED_BY_MPI)
-DEFAULT_NODE_WAIT_S = 600
+DEFAULT_REJOIN_TIMEOUT_S = 600
 """Default wait for missing nodes, in seconds: a replacement needs so long to boot from its image, without setup. It is
 also torchrun's timeout for nodes that join.
 """
@@ -61,6 +61,15 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
+
+
+class _StoreNodeCount(argparse.Action):
+    """Store of the number of nodes and of the spelling that was typed, for messages about it."""
+
+    def __call__(
+        self, parser: object, namespace: argparse.Namespace, values: Any, option_string: str | None = None
+    ) -> None:
+        namespace.num_workers, namespace.num_workers_option = values, option_string
 
 
 class _RejectMpirunOption(argparse.Action):
@@ -99,6 +108,7 @@ def _add_rank_options(parser: _Parser) -> None:
         "-n",
         "--num-workers",
         metavar="N",
+        action=_StoreNodeCount,
         help="number of nodes, or of ranks with --launcher local (default: all hosts in the hosts file); takes "
         "the first free nodes where jobs cannot share them",
     )
@@ -135,7 +145,7 @@ def _add_restart_options(parser: _Parser) -> None:
         "--rejoin-timeout",
         metavar="S",
         help="seconds to wait for missing nodes before a restart "
-        f"(default: {DEFAULT_NODE_WAIT_S}, plus a new node's setup)",
+        f"(default: {DEFAULT_REJOIN_TIMEOUT_S}, plus a new node's setup)",
     )
     grace_help = f"seconds between TERM and KILL, at most {MAX_GRACE_S} (default: {DEFAULT_GRACE_S:g})"
     parser.add_argument("--grace", metavar="S", help=grace_help)
@@ -265,13 +275,13 @@ def _restart_policy(options: argparse.Namespace, *, nodes: int) -> RestartPolicy
         min_nodes=whole_number(
             str(min_nodes) if options.min_nodes is None else options.min_nodes, name="--min-nodes", maximum=nodes
         ),
-        node_wait_s=whole_number(
-            str(DEFAULT_NODE_WAIT_S) if options.rejoin_timeout is None else options.rejoin_timeout,
+        rejoin_timeout_s=whole_number(
+            str(DEFAULT_REJOIN_TIMEOUT_S) if options.rejoin_timeout is None else options.rejoin_timeout,
             name="--rejoin-timeout",
             minimum=0,
             maximum=MAX_SECONDS,
         ),
-        extra_setup_wait_s=setup_timeout_s() if options.rejoin_timeout is None else 0,
+        setup_timeout_s=setup_timeout_s() if options.rejoin_timeout is None else 0,
     )
 
 

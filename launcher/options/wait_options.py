@@ -65,7 +65,7 @@ def _node_range(options: argparse.Namespace, count: int) -> NodeRange | None:
     if (nodes := parse_nnodes(options)) is not None:
         return nodes
     if options.num_workers is not None:
-        count = whole_number(options.num_workers, name="-n")
+        count = whole_number(options.num_workers, name=options.num_workers_option)
     elif options.num_proc is None:
         return None
     return NodeRange(min=count, max=count)

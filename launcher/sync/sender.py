@@ -186,7 +186,9 @@ class _DirectorySync:
         for connection, answer in zip(self.connections, answers, strict=True):
             for path in answer.get(key, ()):
                 hosts.setdefault(path, []).append(str(connection.host))
-        return some([f"{path!r} on {some(names)}" for path, names in sorted(hosts.items())], separator="; ")
+        return _join_first(
+            [f"{path!r} on {_join_first(names)}" for path, names in sorted(hosts.items())], separator="; "
+        )
 
     async def _send(self, manifest: Manifest, chain: Sequence[_Member]) -> list[str]:
         """Send the missing files; return the files that changed in the meantime."""
@@ -215,7 +217,7 @@ class _DirectorySync:
         return stream.changed
 
 
-def some(names: Sequence[str], *, separator: str = ", ") -> str:
+def _join_first(names: Sequence[str], *, separator: str = ", ") -> str:
     """Return the first names, and how many more there are."""
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return separator.join(names[:SHOWN]) + more

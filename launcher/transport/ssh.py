@@ -13,16 +13,17 @@ QUIET, LOUD = "ERROR", "INFO"
 CONNECT_TIMEOUT_S = 10
 """Timeout in seconds of a login between nodes; launcher.job.connect.READY_TIMEOUT_S caps it together with the
 runner's start. From the user's machine, and for ``status --watch``: cli/ssh/config.py."""
-ALIVE_INTERVAL_S = 5
-ALIVE_COUNT = 6
-"""Number of unanswered keepalives after which ssh gives up on a node; each takes ALIVE_INTERVAL_S."""
+KEEPALIVE_S = 5
+"""Seconds between keepalives of a login between nodes. From the user's machine: cli/ssh/config.py."""
+KEEPALIVES_UNANSWERED = 6
+"""Number of unanswered keepalives after which ssh gives up on a node."""
 
 OPTIONS = {
     "BatchMode": "yes",
     "StrictHostKeyChecking": "yes",
     "ConnectTimeout": str(CONNECT_TIMEOUT_S),
-    "ServerAliveInterval": str(ALIVE_INTERVAL_S),
-    "ServerAliveCountMax": str(ALIVE_COUNT),
+    "ServerAliveInterval": str(KEEPALIVE_S),
+    "ServerAliveCountMax": str(KEEPALIVES_UNANSWERED),
     # Suppress login banners.
     "LogLevel": QUIET,
     # A job's processes must not sign as the user who forwarded an agent.

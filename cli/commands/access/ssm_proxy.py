@@ -13,7 +13,7 @@ from cli.command import cluster_command
 from cli.completion import complete_cluster, complete_node
 from cli.errors import ClusterError
 from cli.shared_options import Selection
-from cli.sizes.paused_error import explain_if_paused
+from cli.sizes.paused_error import replace_error_if_paused
 from cli.ssh.session_manager import start_session
 from cli.ssh.table_options import read_named_membership, table_options
 
@@ -27,7 +27,7 @@ from cli.ssh.table_options import read_named_membership, table_options
 def command(selection: Selection, *, table: str | None, networks: str | None, name: str, node: str) -> int:
     """Connect ssh to a node through Session Manager; the block that ssh-config prints calls this."""
     clients, membership = read_named_membership(selection, cluster=name, table=table, networks=networks)
-    with explain_if_paused(clients, name):
+    with replace_error_if_paused(clients, name):
         if node in (MASTER, f"{name}-{MASTER}"):
             member = membership.master  # not a master that is about to end
         else:
@@ -35,6 +35,6 @@ def command(selection: Selection, *, table: str | None, networks: str | None, na
         check_instance(clients.ec2, member, cluster_name=name)
     call = start_session(clients, member.instance_id)
     try:
-        os.execve(call.words[0], call.words, dict(call.environment))
+        os.execve(call.command[0], call.command, dict(call.environment))
     except OSError as error:
-        raise ClusterError(f"cannot run {call.words[0]}: {error.strerror}") from error
+        raise ClusterError(f"cannot run {call.command[0]}: {error.strerror}") from error

@@ -26,13 +26,13 @@ from cli.ssh.master_connection import MasterConnection
 def command(selection: Selection, *, follow: bool, rank: str | None, node: str | None, job: str | None) -> int:
     """Show a job's output, each line with its node; with --follow, the job's final state at its end."""
     options = {"--rank": rank, "--node": node}
-    words = [word for name, value in options.items() if value is not None for word in (name, value)]
+    args = [word for name, value in options.items() if value is not None for word in (name, value)]
     with connect_to_master(selection) as (context, connection):
         advice = f"{job} is a cluster: dlcluster logs --cluster {job} shows its last job"
         try:
             if follow:
-                return _follow(connection, words, job)
-            code = show_logs(connection, [*words, *([job] if job else [])])
+                return _follow(connection, args, job)
+            code = show_logs(connection, [*args, *([job] if job else [])])
         except UsageError as error:
             if job != context.cluster.name:
                 raise
@@ -42,12 +42,12 @@ def command(selection: Selection, *, follow: bool, rank: str | None, node: str |
     return code
 
 
-def _follow(connection: MasterConnection, words: list[str], job: str | None) -> int:
+def _follow(connection: MasterConnection, args: list[str], job: str | None) -> int:
     """Show a job's output until it ends, then its final state."""
     # Ask first: once the job has ended, the same word may mean another one.
     job_id = read_job(connection, job).id
     try:
-        code = show_logs(connection, ["-f", *words, job_id])
+        code = show_logs(connection, ["-f", *args, job_id])
     except KeyboardInterrupt:
         after_echo = "\n" if sys.stderr.isatty() else ""  # the terminal has printed ^C
         print(f"{after_echo}dlcluster: the job keeps running; {invocation()} stop ends it", file=sys.stderr)

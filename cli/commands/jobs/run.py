@@ -12,11 +12,11 @@ from cli.errors import UsageError
 from cli.jobs.follow import follow_to_end
 from cli.jobs.launch_options import LaunchOptions, add_launch_options
 from cli.jobs.misplaced_options import RunCommand
-from cli.jobs.other_launchers import refuse_cluster_name, refuse_other_launchers, refuse_other_tools
-from cli.jobs.refused_options import refuse_options
+from cli.jobs.nested_launchers import refuse_cluster_name, refuse_nested_launchers, refuse_other_tools
 from cli.jobs.script import find_script, note_independent_processes, require_in_upload
 from cli.jobs.shell_scripts import check_shell_script, find_shell_script
 from cli.jobs.start import LAUNCHER, run_on_master, start_job, upload_directory
+from cli.jobs.unsupported_options import refuse_unsupported_options
 from cli.output import json_option, print_json
 from cli.reports.releases import check_secrets_are_known, release_lines
 from cli.shared_options import Selection, invocation
@@ -36,14 +36,14 @@ EXAMPLES: Final = (
 @click.option("--sync/--no-sync", default=True, help="Copy the current directory to the nodes first (default: --sync).")
 @click.option("--to", metavar="NAME", help="Directory's name on the nodes, in the home directory (default: its own).")
 @add_launch_options
-@refuse_options
+@refuse_unsupported_options
 @json_option
-@click.argument("words", metavar="[--] COMMAND ...", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_file)
+@click.argument("command", metavar="[--] COMMAND ...", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_file)
 def command(
     selection: Selection,
     /,
     *,
-    words: tuple[str, ...],
+    command: tuple[str, ...],
     detach: bool,
     sync: bool,
     to: str | None,
@@ -56,29 +56,29 @@ def command(
     .gitignore names are not copied. Options after the command's name are its own. Each line of output begins with its
     node. The job runs on the cluster, not here: on Ctrl-C dlcluster asks whether to leave it running.
     """
-    if not words:
+    if not command:
         raise UsageError("no command given, as in: dlcluster run -- train.py --lr 0.1")
     launch_options = LaunchOptions(**options)
     launch_options.check(os.environ)
-    if words[0] == LAUNCHER:
+    if command[0] == LAUNCHER:
         if detach or not sync or to is not None or as_json or launch_options.to_args():
             raise UsageError("options of run do not apply to launch: write launch's own after the word launch")
-        return run_on_master(selection, words)
+        return run_on_master(selection, command)
     for name, is_given in (("--sync-overwrite", launch_options.sync_overwrite), ("--to", to is not None)):
         if is_given and not sync:
             raise UsageError(f"{name} cannot be combined with --no-sync, which sends nothing")
     if as_json and not detach:
         raise UsageError("--json requires --detach: without it the job's output is printed")
-    refuse_other_tools(words)
-    script = find_script(words)
+    refuse_other_tools(command)
+    script = find_script(command)
     if sync:
-        for any_script in (script, find_shell_script(words)):
+        for any_script in (script, find_shell_script(command)):
             require_in_upload(any_script)
-        check_shell_script(words)
+        check_shell_script(command)
     with connect_to_master(selection) as (context, connection):
         nodes = launch_options.nnodes or context.membership.desired_training_nodes
-        refuse_cluster_name(words, context.cluster.name)
-        refuse_other_launchers(words, nodes=nodes)
+        refuse_cluster_name(command, context.cluster.name)
+        refuse_nested_launchers(command, nodes=nodes)
         if launch_options.secret:
             check_secrets_are_known(context.membership.members)
         for line in release_lines(context.membership.members, stack=context.cluster.release):
@@ -86,7 +86,7 @@ def command(
         uploaded = upload_directory(connection, to=to) if sync else None
         if uploaded is not None:
             note_independent_processes(script, nodes=nodes)
-        job_id = start_job(connection, words, options=launch_options, uploaded=uploaded, log_follows=not detach)
+        job_id = start_job(connection, command, options=launch_options, uploaded=uploaded, log_follows=not detach)
         if not detach:
             may_wait = launch_options.durable or launch_options.wait
             print(f"dlcluster: job {job_id} {'is submitted' if may_wait else 'runs'}", file=sys.stderr)

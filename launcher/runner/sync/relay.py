@@ -19,7 +19,7 @@ from launcher.sync.stream import RecordType, StreamRecord, read_records
 
 CONNECT_TIMEOUT_S = 30.0
 HANDSHAKE_TIMEOUT_S = 10.0
-ALIVE_INTERVAL_S = 5.0
+HEARTBEAT_INTERVAL_S = 5.0
 """Seconds between heartbeats to a node that needs no file at the moment."""
 
 
@@ -77,7 +77,7 @@ class Forwarder:
             self._forwarding = record.number in self._numbers
         done = record.kind is RecordType.DONE
         skipped = record.kind is RecordType.ALIVE or not (self._forwarding or done)
-        if skipped and time.monotonic() < self._sent_at + ALIVE_INTERVAL_S:
+        if skipped and time.monotonic() < self._sent_at + HEARTBEAT_INTERVAL_S:
             return
         self._sent_at = time.monotonic()
         try:

@@ -9,11 +9,12 @@ import click
 import pytest
 
 from cli.commands.jobs.run import command as run
-from cli.errors import UsageError
+from cli.errors import EXIT_USAGE, UsageError
 from cli.jobs.launch_options import LaunchOptions
 from cli.main import main
 from launcher.options.parser import parse_options
 from tests.cli.jobs.master import JOB, Master
+from tests.cli.moto_cluster import error_line
 
 OWN = {"detach", "sync", "to", "as_json"}
 """Options of run itself; every other one must be the launcher's."""
@@ -53,6 +54,16 @@ def test_launch_takes_every_option_that_run_passes_on(tmp_path: Path) -> None:
 def test_venv_below_the_local_home_is_below_the_home_on_nodes(home: Path) -> None:
     assert LaunchOptions(venv=f"{home}/envs/vision").to_args() == ["--venv", "envs/vision"]
     assert LaunchOptions(venv="/opt/vision").to_args() == ["--venv", "/opt/vision"]
+
+
+@pytest.mark.parametrize("spelling", ["-n", "--nnodes", "--num-workers"])
+@pytest.mark.parametrize("command", ["x", "torchrun --nnodes=9 -n 9"])
+def test_launchers_message_about_the_number_of_nodes_has_the_users_spelling(
+    spelling: str, command: str, master: Master, capsys: pytest.CaptureFixture[str]
+) -> None:
+    master.set_answer("launch --detach -n 5", "", code=2, stderr="launch: -n must be at most 2, got 5\n")
+    assert main(["run", "--no-sync", "--detach", spelling, "5", "--", *command.split()]) == EXIT_USAGE
+    assert error_line(capsys) == f"the job did not start: {spelling} must be at most 2, got 5"
 
 
 def test_hidden_value_goes_to_the_master_as_input(master: Master, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def test_option_of_the_script_before_its_name_is_moved_behind_it(
         ("-np4 train.py", f"no such option '-np4': {PROCESSES}, -n the number of nodes"),
         (
             "--nnodes 1:3 train.py",
-            "-n must be one number, got '1:3'; to restart a lost job on fewer nodes: dlcluster push, then "
+            "--nnodes must be one number, got '1:3'; to restart a lost job on fewer nodes: dlcluster push, then "
             "dlcluster run -- launch --nnodes 1:3 --max-restarts 3 ...",
         ),
         ("-n two train.py", "-n is the number of nodes, got 'two'; --name names the job"),

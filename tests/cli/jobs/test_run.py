@@ -3,6 +3,7 @@
 import json
 import shlex
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,6 +36,20 @@ def test_run_sends_the_directory_starts_the_job_and_follows_it(
         f"dlcluster: job {JOB} runs",
         f"dlcluster: job {JOB} SUCCEEDED",
     ]
+
+
+def test_run_names_the_checkouts_below_a_directory_that_is_none(
+    master: Master, capfd: pytest.CaptureFixture[str]
+) -> None:
+    set_job_answers(master, end=record("SUCCEEDED", exit_code=0))
+    for name in ("a", "b", ".hidden", "none"):
+        Path(name, "sub" if name == "none" else ".git").mkdir(parents=True)
+    note = f"dlcluster: {Path.cwd()} contains other git checkouts: a, b; to send one alone, change to its directory"
+    assert main(["run", "--", "train.py"]) == 0
+    assert capfd.readouterr().err.splitlines()[:2] == [note, "dlcluster: sent 2 of 3 files, 20 bytes, to the master"]
+    Path(".git").mkdir()
+    assert main(["run", "--", "train.py"]) == 0
+    assert "checkouts" not in capfd.readouterr().err
 
 
 def test_run_says_that_releases_differ_and_starts_the_job(master: Master, capfd: pytest.CaptureFixture[str]) -> None:

@@ -229,7 +229,7 @@ os._exit(0)
 
 def session_to(address: str, port: int) -> Callable[[], PluginCall]:
     return lambda: PluginCall(
-        words=(sys.executable, "-c", CARRY, address, str(port)), environment={"HANDSHAKE_S": "2.5"}
+        command=(sys.executable, "-c", CARRY, address, str(port)), environment={"HANDSHAKE_S": "2.5"}
     )
 
 
@@ -252,7 +252,7 @@ def test_ctrl_c_on_the_terminal_does_not_reach_the_plugin(tmp_path: Path) -> Non
     """Otherwise AWS's plugin would end the session, and with it the command on the node."""
     script = "import os, time; os.write(1, b'SSH-%d\\n' % os.getsid(0)); time.sleep(60)"
     with (tmp_path / "errors").open("w+b") as errors:
-        session = PluginSession(PluginCall(words=(sys.executable, "-c", script), environment={}), errors=errors)
+        session = PluginSession(PluginCall(command=(sys.executable, "-c", script), environment={}), errors=errors)
         try:
             session.wait_for_server()
             line = session.socket.recv(100)
@@ -268,7 +268,7 @@ STALL = CARRY.replace("    os.write(1", "    if os.path.exists(sys.argv[3]): thr
 @pytest.mark.timeout(60)
 def test_silent_node_behind_the_plugin_counts_as_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The plugin itself stays alive, connected to AWS."""
-    monkeypatch.setattr("cli.ssh.master_connection.SILENCE_S", 0.5)
+    monkeypatch.setattr("cli.ssh.master_connection.KEEPALIVE_TIMEOUT_S", 0.5)
     monkeypatch.setattr("cli.ssh.master_connection.KEEPALIVE_S", 0.1)
     authorized = make_key(tmp_path / "identity")
     with sshd_nodes(tmp_path, ["127.0.0.62"], authorized=authorized) as [node]:
@@ -278,7 +278,7 @@ def test_silent_node_behind_the_plugin_counts_as_lost(tmp_path: Path, monkeypatc
             user=getpass.getuser(),
             host_key=node.host_key,
             identity=str(tmp_path / "identity"),
-            start_session=lambda: PluginCall(words=words, environment={}),
+            start_session=lambda: PluginCall(command=words, environment={}),
         )
         with pytest.raises(ClusterError, match="the connection to deeplearning-master was lost"):
             run_command(target, f"touch {shlex.quote(str(tmp_path / 'silent'))}; sleep 5", stdout_fd=1, stderr_fd=2)

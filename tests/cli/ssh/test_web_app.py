@@ -42,11 +42,11 @@ Start = Callable[..., "subprocess.Popen[str]"]
 def start(home: Path) -> Iterator[Start]:
     processes: list[subprocess.Popen[str]] = []
 
-    def start(*, silence_s: int) -> "subprocess.Popen[str]":
+    def start(*, heartbeat_timeout_s: int) -> "subprocess.Popen[str]":
         command = [
             "bash",
             "-c",
-            app_script(silence_s=silence_s, grace_s=1),
+            app_script(heartbeat_timeout_s=heartbeat_timeout_s, grace_s=1),
             "bash",
             "my venv",
             "TOKEN",
@@ -87,7 +87,7 @@ def is_zombie(pid: int) -> bool:
 
 
 def test_secret_is_passed_by_variable_and_end_of_input_stops_the_app(start: Start, home: Path) -> None:
-    process = start(silence_s=30)
+    process = start(heartbeat_timeout_s=30)
     write_line(process, SECRET)
     assert read_line(process) == f"{SECRET} {home}/my venv {home}/my venv/bin ['x y']"
     pids = [int(word) for word in read_line(process).split()]
@@ -98,14 +98,14 @@ def test_secret_is_passed_by_variable_and_end_of_input_stops_the_app(start: Star
     wait_for_end(pids)
 
 
-def give_signs(process: "subprocess.Popen[str]", *, silence_s: int) -> list[int]:
+def give_signs(process: "subprocess.Popen[str]", *, heartbeat_timeout_s: int) -> list[int]:
     """Give signs for longer than the silence; return the processes that run then, none if a sign came too late."""
     try:
         write_line(process, SECRET)
         read_line(process)
         pids = [int(word) for word in read_line(process).split()]
         for _ in range(6):
-            time.sleep(silence_s / 4)
+            time.sleep(heartbeat_timeout_s / 4)
             write_line(process, "")
     except BrokenPipeError:
         return []
@@ -113,8 +113,8 @@ def give_signs(process: "subprocess.Popen[str]", *, silence_s: int) -> list[int]
 
 
 def test_web_app_ends_without_heartbeats_of_its_command(start: Start) -> None:
-    for silence_s in (1, 8):
-        pids = give_signs(start(silence_s=silence_s), silence_s=silence_s)
+    for heartbeat_timeout_s in (1, 8):
+        pids = give_signs(start(heartbeat_timeout_s=heartbeat_timeout_s), heartbeat_timeout_s=heartbeat_timeout_s)
         if pids:
             break
         # Starting Python may take longer than the silence, so try again with more.
@@ -126,7 +126,7 @@ def test_application_that_is_still_starting_ends_with_the_input(start: Start, ho
     slow = home / "my venv/bin/setsid"
     slow.write_text(f'#!/bin/sh\nsleep 0.5\nexec {shutil.which("setsid")} "$@"\n')
     slow.chmod(0o755)
-    process = start(silence_s=30)
+    process = start(heartbeat_timeout_s=30)
     write_line(process, SECRET)
     assert process.stdin is not None
     process.stdin.close()
@@ -135,7 +135,7 @@ def test_application_that_is_still_starting_ends_with_the_input(start: Start, ho
 
 
 def test_web_app_fails_without_a_secret(start: Start) -> None:
-    process = start(silence_s=1)
+    process = start(heartbeat_timeout_s=1)
     assert process.wait(END_S) != 0
     assert read_line(process) == ""
 

@@ -122,7 +122,7 @@ def test_setup_of_a_node_that_never_launches_is_not_waited_for(
         (tmp_path / "arriving").write_text(f"{arriving}\n")
     is_arriving = node_is_arriving(tmp_path / "arriving")
     monkeypatch.setattr(restarts, "node_is_arriving", lambda: is_arriving)
-    deadline = restarts.RejoinDeadline(RestartPolicy(node_wait_s=600, extra_setup_wait_s=900), now=0)
+    deadline = restarts.RejoinDeadline(RestartPolicy(rejoin_timeout_s=600, setup_timeout_s=900), now=0)
     assert [deadline.refresh_seconds_left(now=now) for now in (0, 600)] == [600, 60 if waits else 0]
     assert deadline.refresh_seconds_left(now=1490) == (10 if waits else -890)
 
@@ -130,7 +130,7 @@ def test_setup_of_a_node_that_never_launches_is_not_waited_for(
 def test_new_node_has_a_minute_to_answer_after_its_setup(monkeypatch: pytest.MonkeyPatch) -> None:
     arriving = iter([True, False])
     monkeypatch.setattr(restarts, "node_is_arriving", lambda: next(arriving))
-    deadline = restarts.RejoinDeadline(RestartPolicy(node_wait_s=600, extra_setup_wait_s=900), now=0)
+    deadline = restarts.RejoinDeadline(RestartPolicy(rejoin_timeout_s=600, setup_timeout_s=900), now=0)
     assert [deadline.refresh_seconds_left(now=now) for now in (0, 700, 705)] == [600, 60, 55]
 
 

@@ -32,7 +32,7 @@ def test_restart_waits_only_for_nodes_that_the_cluster_declares(
     streams: Any = {FrameType.STDOUT: SimpleNamespace(reader_has_gone=lambda: False)}
     (tmp_path / "hosts").write_text("one\n")
     source = HostSource(path=tmp_path / "hosts", slots=1, default_slots=1, of_cluster=True)
-    policy = RestartPolicy(max_restarts=1, min_nodes=2, node_wait_s=600)
+    policy = RestartPolicy(max_restarts=1, min_nodes=2, rejoin_timeout_s=600)
     job = replace(JOB, host_source=source, restart_policy=policy).with_hosts((Host(name="one"), Host(name="two")))
     reachable = asyncio.run(gather(declared=1))
     assert [connection.host.name for connection in reachable.connections] == ["one"]

@@ -231,9 +231,11 @@ def test_restart_does_not_take_its_own_node_back_from_another_job(
     assert taken == [["two"]]
 
 
-@pytest.mark.parametrize(("node_wait_s", "left"), [(60, NODES), (0, NODES[1:])], ids=["in time", "at the deadline"])
+@pytest.mark.parametrize(
+    ("rejoin_timeout_s", "left"), [(60, NODES), (0, NODES[1:])], ids=["in time", "at the deadline"]
+)
 def test_restart_whose_nodes_another_job_takes_first_tries_again(
-    source: HostSource, monkeypatch: pytest.MonkeyPatch, node_wait_s: int, left: tuple[str, ...]
+    source: HostSource, monkeypatch: pytest.MonkeyPatch, rejoin_timeout_s: int, left: tuple[str, ...]
 ) -> None:
     class Allocator:
         tries = 0
@@ -265,7 +267,7 @@ def test_restart_whose_nodes_another_job_takes_first_tries_again(
     monkeypatch.setattr(restarts, "close_connections", close)
     monkeypatch.setattr(restarts, "RETRY_S", 0.0)
     streams: Any = {FrameType.STDOUT: SimpleNamespace(reader_has_gone=lambda: False)}
-    again = replace(job(source, nodes=3), restart_policy=RestartPolicy(node_wait_s=node_wait_s))
+    again = replace(job(source, nodes=3), restart_policy=RestartPolicy(rejoin_timeout_s=rejoin_timeout_s))
     found = asyncio.run(restarts.gather_nodes(again, streams, Allocator()))
     assert [connection.host.name for connection in found.connections] == [*left]  # in the order of the list
     assert sorted(closed) == sorted(NODES)

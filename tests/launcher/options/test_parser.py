@@ -133,9 +133,9 @@ def test_clusters_hosts_file_is_the_default(environ: dict[str, str]) -> None:
 def test_restart_options_set_restarts_and_minimum_nodes(environ: dict[str, str]) -> None:
     assert parse("x y", environ).restart_policy.max_restarts == 0
     policy = parse("-n 2 --max-restarts 3 x y", environ).restart_policy
-    assert policy == RestartPolicy(max_restarts=3, min_nodes=2, node_wait_s=600)
+    assert policy == RestartPolicy(max_restarts=3, min_nodes=2, rejoin_timeout_s=600)
     asked = parse("--max-restarts 3 --min-nodes 1 --rejoin-timeout 0 --grace 600 x y", environ)
-    assert asked.restart_policy == RestartPolicy(max_restarts=3, min_nodes=1, node_wait_s=0)
+    assert asked.restart_policy == RestartPolicy(max_restarts=3, min_nodes=1, rejoin_timeout_s=0)
     assert asked.grace_s == 600
 
 
@@ -147,10 +147,10 @@ def test_restart_waits_as_long_as_a_replacements_setup_may_take(
     for text, seconds in (('{"setup_timeout_s": 900}', 900), ('{"setup_timeout_s": null}', 0), ("{}", 0)):
         config.write_text(text)
         policy = parse("--max-restarts 1 x y", environ).restart_policy
-        assert (policy.node_wait_s, policy.extra_setup_wait_s) == (600, seconds)
+        assert (policy.rejoin_timeout_s, policy.setup_timeout_s) == (600, seconds)
     config.write_text('{"setup_timeout_s": 900}')
     policy = parse("--max-restarts 1 --rejoin-timeout 5 x y", environ).restart_policy
-    assert (policy.node_wait_s, policy.extra_setup_wait_s) == (5, 0)
+    assert (policy.rejoin_timeout_s, policy.setup_timeout_s) == (5, 0)
 
 
 def test_env_takes_the_value_after_the_first_colon_or_equals_sign(environ: dict[str, str]) -> None:
@@ -206,6 +206,8 @@ def test_env_takes_the_value_after_the_first_colon_or_equals_sign(environ: dict[
         ("--framework mxnet --env DMLC_ROLE:worker x y", "--env must not set DMLC_ROLE, which the launcher sets for"),
         ("--launcher local -n 257 x y", "-n must be a whole number from 1 to 256, got '257'"),
         ("-n 4 python x", "-n must be at most 3, the nodes currently in the cluster, got 4"),
+        ("--num-workers 4 x y", "--num-workers must be at most 3, the nodes currently in the cluster, got 4"),
+        ("--num-workers=two x y", "--num-workers must be a whole number of at least 1, got 'two'"),
         ("-n 0 python x", "-n must be a whole number of at least 1, got '0'"),
         ("-n two python x", "-n must be a whole number of at least 1, got 'two'"),
         (f"-n {'7' * 5000} python x", "-n must be a whole number of at least 1, got '777777777777...7777777777777'"),

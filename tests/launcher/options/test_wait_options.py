@@ -67,6 +67,7 @@ def test_only_hosts_of_the_clusters_file_are_the_clusters(environ: dict[str, str
     [
         ("-n 3", "-n must be at most 2, the nodes currently in the cluster, got 3"),
         ("--wait -n 5", "-n must be at most 4, the nodes that the cluster declares, got 5"),
+        ("--wait --num-workers 5", "--num-workers must be at most 4, the nodes that the cluster declares, got 5"),
         ("--durable -n 5", "-n must be at most 4, the nodes that the cluster declares, got 5"),
         ("--wait --nproc-per-node 3", "--wait allows at most 2 ranks per node, one per GPU; got 3"),
         ("--wait --force", "--wait waits for GPUs in use and cannot be combined with --force, which takes them"),

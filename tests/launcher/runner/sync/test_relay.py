@@ -95,7 +95,7 @@ def test_next_node_that_disconnects_counts_as_lost(source: Path, tmp_path: Path)
 
 
 def test_node_that_needs_no_file_gets_heartbeats(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relaying, "ALIVE_INTERVAL_S", 0.0)
+    monkeypatch.setattr(relaying, "HEARTBEAT_INTERVAL_S", 0.0)
     manifest, identity = scan(source, ignore=NOTHING), new_sync_key()
     copy, _ = copy_of(manifest, tmp_path)
     ours, theirs = socket.socketpair()

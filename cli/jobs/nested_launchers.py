@@ -12,7 +12,7 @@ from cli.output import printable
 
 OTHER_TOOLS: Final = ("srun", "sbatch", "salloc", "sky", "pcluster")
 TASK_FILES: Final = (".yaml", ".yml")
-STARTERS: Final[Mapping[str, str]] = {
+NESTED_LAUNCHERS: Final[Mapping[str, str]] = {
     "accelerate": "",
     "deepspeed": "",
     "horovodrun": "--framework horovod",
@@ -50,13 +50,13 @@ def refuse_cluster_name(command: Sequence[str], cluster_name: str) -> None:
     )
 
 
-def refuse_other_launchers(command: Sequence[str], *, nodes: int) -> None:
+def refuse_nested_launchers(command: Sequence[str], *, nodes: int) -> None:
     """Raise UsageError with the line to write instead; on a single node the launcher decides."""
     name = PurePosixPath(command[0]).name
-    if name not in STARTERS or nodes == 1 or (name == "accelerate" and tuple(command[1:2]) != LAUNCH):
+    if name not in NESTED_LAUNCHERS or nodes == 1 or (name == "accelerate" and tuple(command[1:2]) != LAUNCH):
         return
     line = f"dlcluster run -- {shlex.join(_script(command))}"
-    option = STARTERS[name]
+    option = NESTED_LAUNCHERS[name]
     horovod = f"; for Horovod: dlcluster push, then dlcluster run -- launch {option} ..." if option else ""
     raise UsageError(f"no {name} here: dlcluster run starts a process for each GPU itself, as in: {line}{horovod}")
 

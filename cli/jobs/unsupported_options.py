@@ -1,4 +1,4 @@
-"""Refuse options of launch, torchrun, mpirun, Slurm and sky that ``dlcluster run`` lacks; say what to write instead."""
+"""Refuse options of launch, torchrun, mpirun, Slurm and sky that ``dlcluster run`` lacks; name the replacement."""
 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -19,7 +19,7 @@ RENDEZVOUS: Final = (
 DEPLOY: Final = "cdk deploy -c"
 SETS: Final = "says which nodes a cluster has"
 SLURM: Final = f"{PAGE} says what replaces Slurm's options"
-INSTEAD: Final = {
+REPLACEMENTS: Final = {
     "--time": f"jobs have no time limit here; {SLURM}",
     **dict.fromkeys(("-p", "--partition"), f"there are no partitions here, a cluster is one; {SLURM}"),
     **dict.fromkeys(("-a", "--array"), f"there are no job arrays here; {SLURM}"),
@@ -57,15 +57,15 @@ INSTEAD: Final = {
     "--idle-minutes-to-autostop": f"the setting idle_stop pauses an idle cluster, as in: {DEPLOY} idle_stop=30m",
     "--down": ADVICE_BY_WORD["autodown"],
 }
-"""Advice for each option."""
+"""What to write in place of each option."""
 
 
-def refuse_options(function: Function) -> Function:
-    """Add the refused options, hidden from the help."""
-    for name in INSTEAD:
+def refuse_unsupported_options(function: Function) -> Function:
+    """Add the unsupported options, hidden from the help, each of which is an error."""
+    for name in REPLACEMENTS:
         function = click.option(
             name,
-            f"refused{name.replace('-', '_')}",
+            f"unsupported{name.replace('-', '_')}",
             # Refuse it as the last word too, instead of asking for its value.
             is_flag=False,
             flag_value="",
@@ -79,4 +79,4 @@ def refuse_options(function: Function) -> Function:
 def _refuse(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
     if value is not None and not ctx.resilient_parsing:
         name = parameter.opts[0]
-        raise UsageError(f"no such option {name!r}: {INSTEAD[name]}")
+        raise UsageError(f"no such option {name!r}: {REPLACEMENTS[name]}")
