@@ -25,7 +25,7 @@ import torch
 from torch import nn
 
 from trainer.cuda_streams import SideStream, record_event
-from trainer.distributed.reduce.reducers import Collective, FlatReducer
+from trainer.distributed.reduce.reducers import Communicator, FlatReducer
 from trainer.errors import TrainerError
 
 BUCKET_BYTES: Final = 25 * 2**20
@@ -72,15 +72,15 @@ class GradientBuckets(FlatReducer):
         sums: torch.Tensor,
         parameters: Sequence[nn.Parameter],
         *,
-        collective: Collective,
+        communicator: Communicator,
         compression: str = "none",
     ) -> None:
         sizes = [parameter.numel() for parameter in parameters]
-        super().__init__(sums, collective=collective)
+        super().__init__(sums, communicator=communicator)
         self._gradients, self._others = torch.split(sums, [sum(sizes), sums.numel() - sum(sizes)])
         self._compression = compression
         self._side_stream = SideStream(sums.device)
-        buckets = cut_buckets(sizes, min_size=BUCKET_BYTES // sums.element_size()) if collective.overlaps else []
+        buckets = cut_buckets(sizes, min_size=BUCKET_BYTES // sums.element_size()) if communicator.overlaps else []
         self._buckets = buckets if len(buckets) > 1 else []
         self._sent = 0
         self._missing: list[set[int]] | None = None
@@ -115,8 +115,8 @@ class GradientBuckets(FlatReducer):
         self._sent = 0
         self._side_stream.join()
         if not self._buckets:
-            self._collective.all_reduce(self._gradients, compression=self._compression)
-        self._collective.all_reduce(self._others)
+            self._communicator.all_reduce(self._gradients, compression=self._compression)
+        self._communicator.all_reduce(self._others)
 
     def _on_ready(self, number: int, index: int, _: torch.Tensor) -> None:
         """Note that a parameter's gradient is complete, and send the next buckets that are complete."""
@@ -132,4 +132,4 @@ class GradientBuckets(FlatReducer):
         bucket = self._buckets[self._sent]
         self._sent += 1
         with self._side_stream.after(record_event(self._sums.device)):
-            self._collective.all_reduce(self._gradients[bucket.span], compression=self._compression)
+            self._communicator.all_reduce(self._gradients[bucket.span], compression=self._compression)

@@ -19,7 +19,7 @@ from trainer.checkpoint.format import load_checkpoint
 from trainer.config.settings import TrainConfig
 from trainer.distributed.batch_norm import batch_norms
 from trainer.distributed.data_parallel import DataParallelGroup
-from trainer.distributed.reduce.reducers import Collective, DdpReducer
+from trainer.distributed.reduce.reducers import Communicator, DdpReducer
 from trainer.errors import TrainerError, UsageError
 from trainer.torch_backend.backend import StepSettings, TorchBackend
 from trainer.torch_backend.compute_mode import ComputeMode
@@ -68,7 +68,7 @@ def test_ddp_matches_the_ring_after_an_interruption(tmp_path: Path) -> None:
 
 
 def make_ddp(model: nn.Module) -> DdpReducer:
-    return DdpReducer(model, torch.zeros(3), [*model.parameters()], collective=Collective(world_size=1))
+    return DdpReducer(model, torch.zeros(3), [*model.parameters()], communicator=Communicator(world_size=1))
 
 
 @pytest.fixture
