@@ -172,7 +172,7 @@ class StepBench:
     def _run(self, steps: int) -> None:
         for _ in range(steps):
             self._backend.forward_backward(self._device_batch, self._labels)
-            self._backend.optimizer_step(global_batch_size=self._batch)
+            self._backend.optimizer_step(num_samples=self._batch)
 
 
 def timed(work: Callable[[], None]) -> float:

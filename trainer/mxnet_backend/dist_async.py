@@ -148,7 +148,7 @@ class AsyncBackend(GluonBackend):
         """Set the learning rate from the next update on."""
         self._lr_ratio = rate / self._server_rate
 
-    def optimizer_step(self, *, global_batch_size: int) -> None:
+    def optimizer_step(self, *, num_samples: int) -> None:
         """Let the servers change the weights by this rank's share of the mean gradient."""
         if not self._has_begun:
             # Wait until now: before the first update, a checkpoint may be restored.
@@ -156,7 +156,7 @@ class AsyncBackend(GluonBackend):
             self._has_begun = True
         gradients, weights = self._gradients(), self._trained_weights()
         for gradient, weight, wd in zip(gradients, weights, self._decays, strict=True):
-            gradient *= self._lr_ratio / global_batch_size
+            gradient *= self._lr_ratio / num_samples
             # Each rank's push is a separate update; together, they decay the weights once.
             gradient += self._lr_ratio * wd / self._world_size * weight
         self._servers.exchange(gradients, weights)

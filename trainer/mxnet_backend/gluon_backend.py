@@ -118,14 +118,14 @@ class GluonBackend:
             momentum *= rate / self._settings["lr"]
         self._settings["lr"] = rate
 
-    def optimizer_step(self, *, global_batch_size: int) -> None:
+    def optimizer_step(self, *, num_samples: int) -> None:
         for parameter, momentum, wd in zip(self._trained, self._momenta, self._decays, strict=True):
             weight, gradient = parameter.data(), parameter.grad()
             nd.sgd_mom_update(
-                weight, gradient, momentum, out=weight, rescale_grad=1 / global_batch_size, wd=wd, **self._settings
+                weight, gradient, momentum, out=weight, rescale_grad=1 / num_samples, wd=wd, **self._settings
             )
         for statistic, statistic_sum in zip(self._statistics, self._statistics_sums, strict=True):
-            statistic.data()[:] = statistic_sum / global_batch_size
+            statistic.data()[:] = statistic_sum / num_samples
 
     def take_deferred(self) -> None:
         """Return nothing: no result is outstanding."""

@@ -189,7 +189,7 @@ def _make_step(
 
     def step() -> None:
         backend.forward_backward(batch, targets.numpy())
-        backend.optimizer_step(global_batch_size=samples)
+        backend.optimizer_step(num_samples=samples)
 
     return step
 

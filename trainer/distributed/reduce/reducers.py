@@ -204,9 +204,9 @@ class FlatReducer:
         """Sum the flat tensor over all ranks."""
         self._communicator.all_reduce(self._sums)
 
-    def divide(self, *, samples: int) -> None:
-        """Divide all sums by the ``samples`` of all ranks."""
-        self._sums.div_(samples)
+    def divide(self, *, num_samples: int) -> None:
+        """Divide all sums by the ``num_samples`` of all ranks."""
+        self._sums.div_(num_samples)
 
 
 class DdpReducer:
@@ -280,11 +280,11 @@ class DdpReducer:
             )
         self._communicator.all_reduce(self._sums)
 
-    def divide(self, *, samples: int) -> None:
-        """Turn the gradients' mean over ranks, and the other sums, into means over the ``samples`` of all ranks."""
+    def divide(self, *, num_samples: int) -> None:
+        """Turn the gradients' mean over ranks, and the other sums, into means over the ``num_samples`` of all ranks."""
         gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
-        torch._foreach_mul_(gradients, torch.distributed.get_world_size() / samples)
-        self._sums.div_(samples)
+        torch._foreach_mul_(gradients, torch.distributed.get_world_size() / num_samples)
+        self._sums.div_(num_samples)
 
 
 def _view_bytes(vector: Vector) -> memoryview:

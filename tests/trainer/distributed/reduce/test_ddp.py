@@ -110,7 +110,7 @@ def test_step_sums_the_gradients_and_one_small_tensor() -> None:
 
     def step(samples: int) -> None:
         backend.forward_backward(np.ones((samples, 1, 12, 12), np.float32), np.zeros(samples, np.int64))
-        backend.optimizer_step(global_batch_size=4)
+        backend.optimizer_step(num_samples=4)
 
     # DistributedDataParallel sends its new order of buckets once, in the second step.
     step(4)
