@@ -23,7 +23,7 @@ FLOAT_BYTES = 4
 def test_buckets_are_cut_from_the_end_between_parameters() -> None:
     buckets = cut_buckets([5, 1, 4, 3, 2], min_size=5)
     assert [(bucket.span.start, bucket.span.stop) for bucket in buckets] == [(10, 15), (5, 10), (0, 5)]
-    assert [sorted(bucket.parameters) for bucket in buckets] == [[3, 4], [1, 2], [0]]
+    assert [sorted(bucket.parameter_indices) for bucket in buckets] == [[3, 4], [1, 2], [0]]
     assert [bucket.span for bucket in cut_buckets([2, 9, 1], min_size=5)] == [slice(2, 12), slice(0, 2)]
     assert len(cut_buckets([1, 2, 3], min_size=100)) == 1
 
