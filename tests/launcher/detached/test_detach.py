@@ -18,7 +18,7 @@ from launcher.job_records.recorder import user_name
 from launcher.job_records.records import JobRecord, JobState
 from launcher.options.parser import parse_options
 from launcher.paths import JOBS_DIR
-from tests.launcher.ssh_cluster import ADDRESSES, LAUNCHER, SshCluster, read_lines, wait_until_gone
+from tests.launcher.loopback_cluster import ADDRESSES, LAUNCHER, LoopbackCluster, read_lines, wait_until_gone
 
 FIRST, SECOND, _ = ADDRESSES
 SECRET = f"hunter2-{os.urandom(8).hex()}"
@@ -52,7 +52,7 @@ else:
 class Shell:
     """A user's shell on the first node."""
 
-    def __init__(self, cluster: SshCluster, monkeypatch: pytest.MonkeyPatch, *, runtime: Path) -> None:
+    def __init__(self, cluster: LoopbackCluster, monkeypatch: pytest.MonkeyPatch, *, runtime: Path) -> None:
         self.cluster = cluster
         self.runtime = runtime
         (self.runtime / "systemd").mkdir()
@@ -85,7 +85,7 @@ class Shell:
 
 
 @pytest.fixture
-def shell(cluster: SshCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
+def shell(cluster: LoopbackCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
     # Short, like /run/user/1000, because the name of a socket has 108 bytes (unix(7)).
     with tempfile.TemporaryDirectory(dir="/tmp") as runtime:
         shell = Shell(cluster, monkeypatch, runtime=Path(runtime))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launcher.ssh_cluster import ADDRESSES
+from tests.launcher.loopback_cluster import ADDRESSES
 from tests.launcher.sshd import client_config, make_key, sshd_nodes
 from tests.launcher.sync.cluster_with_homes import ClusterWithHomes
 

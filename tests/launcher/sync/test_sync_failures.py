@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launcher.ssh_cluster import ADDRESSES, SHORT_HEARTBEAT_TIMEOUT_S, copy_launcher, wait_until_gone
+from tests.launcher.loopback_cluster import ADDRESSES, SHORT_HEARTBEAT_TIMEOUT_S, copy_launcher, wait_until_gone
 from tests.launcher.sync.cluster_with_homes import ClusterWithHomes
 
 FIRST, SECOND, THIRD = ADDRESSES

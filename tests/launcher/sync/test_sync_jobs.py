@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from launcher.sync.manifest import link_target
-from tests.launcher.ssh_cluster import ADDRESSES
+from tests.launcher.loopback_cluster import ADDRESSES
 from tests.launcher.sync.cluster_with_homes import ClusterWithHomes, tree
 
 SENT = re.compile(rb"launch: (\d+) files?, ([\d.]+) MB, sent to (\d) nodes? in [\d.]+ s\n")

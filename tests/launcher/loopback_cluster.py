@@ -20,7 +20,7 @@ ADDRESSES = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SshCluster:
+class LoopbackCluster:
     """Three nodes, and the environment of a user on the first."""
 
     directory: Path
