@@ -49,7 +49,7 @@ def environment(cluster: LoopbackCluster) -> dict[str, str]:
     """Return variables with an mpirun first on PATH that starts one daemon on each other host."""
     script = cluster.directory / "mpirun.py"
     script.write_text(MPIRUN)
-    program = cluster.program("mpirun", f'exec {sys.executable} {script} "$@"')
+    program = cluster.write_program("mpirun", f'exec {sys.executable} {script} "$@"')
     return {"PATH": f"{program.parent}:{cluster.environment['PATH']}"}
 
 

@@ -20,7 +20,7 @@ NO_KEY = "Host key verification failed."
 
 
 def test_node_of_another_release_is_refused(cluster: LoopbackCluster) -> None:
-    old = cluster.program("ssh", "printf '\\0deeplearning-runner 1\\n'; exec sleep 1000")
+    old = cluster.write_program("ssh", "printf '\\0deeplearning-runner 1\\n'; exec sleep 1000")
     path = f"{old.parent}:{cluster.environment['PATH']}"
     result = cluster.run("true", hosts=[FIRST, SECOND], environment={"PATH": path})
     assert result.code == 1
@@ -112,7 +112,7 @@ def test_nothing_starts_if_a_host_accepts_and_never_answers(
 ) -> None:
     touched, pids = tmp_path / "touched", tmp_path / "pids"
     hangs = f"echo $$ >> {pids}; exec sleep 1000"
-    ssh = cluster.program("ssh", f'case "$*" in *" {THIRD} "*) {hangs};; esac; exec {nodes}/bin/ssh "$@"')
+    ssh = cluster.write_program("ssh", f'case "$*" in *" {THIRD} "*) {hangs};; esac; exec {nodes}/bin/ssh "$@"')
     # Long enough for the first node's runner on a busy machine.
     short_timeout_cluster = with_timeout(cluster, tmp_path, constant="job/connect.READY_TIMEOUT_S", seconds=10)
     path = f"{ssh.parent}:{cluster.environment['PATH']}"
@@ -136,7 +136,7 @@ def test_unknown_host_key_is_reported_with_its_node(cluster: LoopbackCluster, no
 
 
 def test_error_for_localhost_names_this_machines_host_name(cluster: LoopbackCluster) -> None:
-    ssh = cluster.program("ssh", "echo 'Host key verification failed.' >&2; exit 255")
+    ssh = cluster.write_program("ssh", "echo 'Host key verification failed.' >&2; exit 255")
     path = f"{ssh.parent}:{cluster.environment['PATH']}"
     result = cluster.run("true", hosts=[FIRST, "localhost"], environment={"PATH": path})
     assert result.code == 1
@@ -154,7 +154,7 @@ def test_denied_logins_are_reported_with_their_nodes(cluster: LoopbackCluster, n
 
 def test_background_process_of_ssh_does_not_delay_the_job(cluster: LoopbackCluster, nodes: Path) -> None:
     # A shared connection (ControlPersist) keeps ssh's standard error open.
-    sharing = cluster.program("ssh", f'sleep 20 >/dev/null </dev/null &\nexec {nodes}/bin/ssh "$@"')
+    sharing = cluster.write_program("ssh", f'sleep 20 >/dev/null </dev/null &\nexec {nodes}/bin/ssh "$@"')
     path = f"{sharing.parent}:{cluster.environment['PATH']}"
     result = cluster.run("echo hello", hosts=[FIRST, SECOND], environment={"PATH": path})
     assert result.lines == [f"{host} [0] hello" for host in (FIRST, SECOND)]
@@ -164,7 +164,7 @@ def test_background_process_of_ssh_does_not_delay_the_job(cluster: LoopbackClust
 def test_error_without_a_common_key_exchange_names_one_to_allow(cluster: LoopbackCluster) -> None:
     output = "Unable to negotiate with 10.0.0.7 port 22: no matching key exchange method found. Their offer: curve25519"
     # OpenSSH prints this only at its default log level.
-    ssh = cluster.program("ssh", f"case $* in *LogLevel=INFO*) echo '{output}' >&2;; esac; exit 255")
+    ssh = cluster.write_program("ssh", f"case $* in *LogLevel=INFO*) echo '{output}' >&2;; esac; exit 255")
     path = f"{ssh.parent}:{cluster.environment['PATH']}"
     # Only between the cluster's nodes does launch choose it; a restart would not help.
     hosts = [FIRST, "deeplearning-worker7", SECOND]

@@ -34,7 +34,7 @@ def patient_cluster(cluster: LoopbackCluster, patient_launcher: Path) -> Loopbac
 
 def with_smi(cluster: LoopbackCluster, script: str) -> dict[str, str]:
     """Return the environment of a master that has GPUs."""
-    return {"PATH": f"{cluster.program('nvidia-smi', script).parent}:{cluster.environment['PATH']}"}
+    return {"PATH": f"{cluster.write_program('nvidia-smi', script).parent}:{cluster.environment['PATH']}"}
 
 
 def test_busy_gpu_is_refused_before_any_rank_starts(patient_cluster: LoopbackCluster) -> None:

@@ -123,7 +123,7 @@ def test_job_ends_when_the_reader_of_its_output_closes(cluster: LoopbackCluster,
 
 @pytest.mark.parametrize("command", ["echo hello; sleep 1000", "echo hello"])
 def test_output_that_cannot_be_written_ends_the_job(cluster: LoopbackCluster, command: str) -> None:
-    hosts = cluster.hosts_file(ADDRESSES[:1])
+    hosts = cluster.write_hosts_file(ADDRESSES[:1])
     launch = [sys.executable, str(LAUNCHER), "-H", str(hosts), "--env", f"STRAY_TOKEN:{cluster.token}"]
     with Path("/dev/full").open("wb") as full:
         ended = subprocess.run(

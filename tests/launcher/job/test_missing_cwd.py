@@ -47,7 +47,7 @@ def test_ranks_without_the_directory_run_in_the_home_directory(cluster: Loopback
     project = cluster.directory / "project"
     project.mkdir()
     real = shutil.which("ssh", path=cluster.environment["PATH"])
-    ssh = cluster.program("ssh", f'rmdir {project} 2>/dev/null; exec {real} "$@"')
+    ssh = cluster.write_program("ssh", f'rmdir {project} 2>/dev/null; exec {real} "$@"')
     path = f"{ssh.parent}:{cluster.environment['PATH']}"
     result = cluster.run("true", cwd=project, environment={"PATH": path})
     assert result.code == 0

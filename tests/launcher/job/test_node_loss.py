@@ -154,7 +154,7 @@ def test_job_restarts_without_the_node_that_leaves(cluster_with_state_file: tupl
     job = f"[ $TORCHELASTIC_RESTART_COUNT = 0 ] || exec echo $RANK of $WORLD_SIZE; {SAVE}"
     with cluster.start(*options, job) as launcher:
         read_lines(launcher.stdout, 3)
-        hosts = cluster.hosts_file(ADDRESSES)
+        hosts = cluster.write_hosts_file(ADDRESSES)
         replace_file(hosts, f"{FIRST}\n{THIRD}\n")
         replace_file(file, state(draining=[2]))
         stdout, stderr = launcher.communicate(timeout=60)

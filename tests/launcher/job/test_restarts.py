@@ -62,7 +62,7 @@ def unreachable_dir(cluster: LoopbackCluster, nodes: Path) -> Path:
     directory = cluster.directory / "unreachable"
     directory.mkdir()
     look = f'for word; do if [ -e {directory}/"$word" ]; then echo "{REFUSED}" >&2; exit 255; fi; done'
-    cluster.program("ssh", f'{look}\nexec {nodes}/bin/ssh "$@"')
+    cluster.write_program("ssh", f'{look}\nexec {nodes}/bin/ssh "$@"')
     cluster.environment["PATH"] = f"{cluster.directory}/bin:{cluster.environment['PATH']}"
     return directory
 
@@ -156,7 +156,7 @@ def test_restart_takes_the_first_available_hosts(cluster: LoopbackCluster, unrea
 
 
 def test_restart_reads_the_hosts_file_again(cluster: LoopbackCluster) -> None:
-    hosts = cluster.hosts_file([FIRST, SECOND])
+    hosts = cluster.write_hosts_file([FIRST, SECOND])
     swap = f"printf '%s\\n' {FIRST} {THIRD} > {hosts}.new; mv {hosts}.new {hosts}"
     result = cluster.run("--max-restarts", "1", lose(0, first=swap), hosts=[FIRST, SECOND])
     assert result.code == 0

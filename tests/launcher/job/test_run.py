@@ -133,7 +133,7 @@ def test_hundred_megabytes_of_output_arrive_complete(cluster: LoopbackCluster) -
 
 def test_output_of_shell_startup_files_is_ignored(cluster: LoopbackCluster, nodes: Path) -> None:
     # The output of a noisy ~/.bashrc on a node arrives on ssh's standard output.
-    noisy = cluster.program("ssh", f'printf "welcome\\nto the node"\nexec {nodes}/bin/ssh "$@"')
+    noisy = cluster.write_program("ssh", f'printf "welcome\\nto the node"\nexec {nodes}/bin/ssh "$@"')
     path = f"{noisy.parent}:{cluster.environment['PATH']}"
     result = cluster.run("echo hello", environment={"PATH": path})
     assert result.lines == [f"{host} [0] hello" for host in ADDRESSES]
@@ -211,7 +211,7 @@ def test_wrong_command_line_exits_with_2_and_one_line(cluster: LoopbackCluster) 
 
 
 def test_job_with_a_closed_standard_output_runs(cluster: LoopbackCluster, tmp_path: Path) -> None:
-    hosts, seen = cluster.hosts_file(ADDRESSES[:1]), tmp_path / "seen"
+    hosts, seen = cluster.write_hosts_file(ADDRESSES[:1]), tmp_path / "seen"
     launch = [sys.executable, str(LAUNCHER), "-H", str(hosts), "touch", str(seen)]
     closed = ["bash", "-c", 'exec "$@" >&-', "closed", *launch]
     ended = subprocess.run(closed, env=cluster.environment, stderr=subprocess.PIPE, timeout=60, check=False)

@@ -19,7 +19,7 @@ SCRIPT = f'echo "${{#WANDB_API_KEY}}"; ps -ww -e -o args= | {COUNT}; [ $TORCHELA
 
 
 def launch(cluster: LoopbackCluster, *arguments: str) -> Result:
-    path = cluster.program("aws", AWS.format(directory=cluster.directory)).parent
+    path = cluster.write_program("aws", AWS.format(directory=cluster.directory)).parent
     environment = {"PATH": f"{path}:{cluster.environment['PATH']}"}
     return cluster.run(*arguments, hosts=ADDRESSES[:1], environment=environment)
 

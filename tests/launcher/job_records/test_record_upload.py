@@ -15,7 +15,7 @@ FIRST = ADDRESSES[0]
 
 
 def with_aws(cluster: LoopbackCluster, script: str) -> dict[str, str]:
-    aws = cluster.program("aws", script)
+    aws = cluster.write_program("aws", script)
     return {"PATH": f"{aws.parent}:{cluster.environment['PATH']}", "DEEPLEARNING_BUCKET": "b"}
 
 

@@ -207,7 +207,7 @@ def test_wrong_line_of_a_subcommand_is_a_usage_error(cluster: LoopbackCluster, w
 
 
 def test_command_named_as_a_subcommand_runs_after_two_dashes(cluster: LoopbackCluster) -> None:
-    cluster.program("list", "echo a program of mine")
+    cluster.write_program("list", "echo a program of mine")
     path = f"{cluster.directory}/bin:{cluster.environment['PATH']}"
     result = cluster.run("-n", "1", "--", "list", "all", environment={"PATH": path})
     assert result.lines == [f"{FIRST} [0] a program of mine"]

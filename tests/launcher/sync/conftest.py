@@ -26,7 +26,7 @@ def cluster(tmp_path: Path) -> Iterator[ClusterWithHomes]:
         environment = {"HOME": str(homes[ADDRESSES[0]]), "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
         environment["XDG_RUNTIME_DIR"] = str(tmp_path / "none")
         cluster = ClusterWithHomes(directory=tmp_path, environment=environment, homes=homes, source=tmp_path / "source")
-        ssh = cluster.program("ssh", f'exec /usr/bin/ssh -F {config} "$@"')
+        ssh = cluster.write_program("ssh", f'exec /usr/bin/ssh -F {config} "$@"')
         environment["PATH"] = f"{ssh.parent}:{environment['PATH']}"
         yield cluster
         assert cluster.ranks() == []

@@ -213,7 +213,7 @@ def test_second_sync_to_the_same_directory_is_refused(cluster: ClusterWithHomes,
 
 
 def test_sync_that_takes_too_long_starts_nothing(cluster: ClusterWithHomes) -> None:
-    cluster.program("python3", "exec sleep 60")
+    cluster.write_program("python3", "exec sleep 60")
     result = cluster.run("--sync-s3", "s3://bucket/p", "data", "--sync-timeout", "1", "echo started", hosts=[FIRST])
     assert (result.code, result.stdout) == (1, b"")
     assert result.reason.startswith("launch: nothing started")

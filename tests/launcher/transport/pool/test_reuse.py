@@ -277,7 +277,7 @@ def ssh_to(cluster: LoopbackCluster, host: str) -> int:
 
 def test_kept_connection_holds_no_descriptor_of_the_caller(pooling_cluster: LoopbackCluster, tmp_path: Path) -> None:
     flock = ["flock", "--nonblock", str(tmp_path / "lock")]
-    launch = ["python", str(pooling_cluster.launcher), "-H", str(pooling_cluster.hosts_file(ADDRESSES)), "true"]
+    launch = ["python", str(pooling_cluster.launcher), "-H", str(pooling_cluster.write_hosts_file(ADDRESSES)), "true"]
     subprocess.run([*flock, *launch], env=pooling_cluster.environment, timeout=60, check=True)
     assert daemons(pooling_cluster)
     subprocess.run([*flock, "true"], timeout=60, check=True)
