@@ -9,14 +9,14 @@ Row = TypeVar("Row", bound=tuple[float, ...])
 """A NamedTuple of numbers and booleans."""
 
 
-class AllReduces(Protocol):
+class SupportsAllReduce(Protocol):
     """The part of a backend that all_gather needs."""
 
     def all_reduce(self, values: Sequence[float]) -> list[float]:
         """Return the sum of each value over all ranks, as float64."""
 
 
-def all_gather(backend: AllReduces, row: Row, *, dp: DataParallelGroup) -> list[Row]:
+def all_gather(backend: SupportsAllReduce, row: Row, *, dp: DataParallelGroup) -> list[Row]:
     """Return the rows of all ranks, by rank. Every backend can sum, so each rank adds its row to a table of zeros.
 
     A sum is a float, so a field that is boolean in ``row`` is turned into a boolean again.
