@@ -3,11 +3,11 @@
 Each part of the product is tested on its own stand-in for a cluster:
 
 SimulatedCluster (tests/bootstrap)       agents, in this process: AWS is moto, and a clock is simulated
-SshCluster (tests/launcher)              the launcher, on three loopback addresses, two of them behind sshd
+LoopbackCluster (tests/launcher)         the launcher, on three loopback addresses, two of them behind sshd
 ClusterWithHomes (tests/launcher/sync)   the same for copies of files: each node has a home directory
 MotoCluster (tests/cli)                  dlcluster, with a stack and a table in moto and no nodes
 SshdCluster (tests/cli/ssh)              the same for logins: its two nodes are sshd processes
-FakeCluster (tests/cli/sizes)            pause, resume and resize, on a local control plane without nodes
+NodelessCluster (tests/cli/sizes)        pause, resume and resize, on a local control plane without nodes
 UpCluster (tests/cli/up)                 the same for dlcluster up, with three candidate zones
 FakeCloud (tests/local)                  the local AWS's data plane, with an inventory and no nodes
 RoleCluster (tests/security)             what the roles allow, with the product's template on a local control plane
@@ -50,7 +50,7 @@ pytest.register_assert_rewrite(
     "tests.cli.moto_cluster",
     "tests.cli.preflight.stubbed_account",
     "tests.e2e",
-    "tests.launcher.ssh_cluster",
+    "tests.launcher.loopback_cluster",
     "tests.local.control_plane.harness",
 )
 

@@ -110,8 +110,8 @@ class Backend(Protocol):
     def set_learning_rate(self, rate: float) -> None:
         """Set the learning rate from the next update on."""
 
-    def optimizer_step(self, *, global_batch_size: int) -> None:
-        """Update the weights with the mean gradient over this step's ``global_batch_size`` samples of all ranks."""
+    def optimizer_step(self, *, num_samples: int) -> None:
+        """Update the weights with the mean gradient over the ``num_samples`` of this step, on all ranks together."""
 
     def count_correct(self, images: Any, labels: Labels) -> int:
         """Return the number of these images that the network classifies correctly."""

@@ -39,7 +39,7 @@ class S3Folder:
 
     def names(self, prefix: str) -> list[str]:
         """Return the names of the objects with this prefix, sorted."""
-        listing = _aws(["s3", "ls", f"{self._url}/{prefix}"], deadline_s=LIST_TIMEOUT_S, allowed=(0, NO_SUCH_KEY))
+        listing = _aws(["s3", "ls", f"{self._url}/{prefix}"], timeout_s=LIST_TIMEOUT_S, allowed=(0, NO_SUCH_KEY))
         # A line has date, time, size and name, or PRE and the name of a folder.
         rows = (line.split(maxsplit=3) for line in listing.splitlines())
         return sorted(row[3] for row in rows if len(row) == 4)
@@ -51,9 +51,7 @@ class S3Folder:
         url = f"{self._url}/{name}"
         bucket, _, key = url.removeprefix(SCHEME).partition("/")
         command = ["s3api", "head-object", "--bucket", bucket, "--key", key, "--output", "json"]
-        metadata: Mapping[str, str] = json.loads(_aws(command, deadline_s=LIST_TIMEOUT_S, about=url)).get(
-            "Metadata", {}
-        )
+        metadata: Mapping[str, str] = json.loads(_aws(command, timeout_s=LIST_TIMEOUT_S, about=url)).get("Metadata", {})
         return metadata
 
     def upload(self, path: Path, name: str, *, metadata: Mapping[str, str] = NO_METADATA) -> None:
@@ -61,7 +59,7 @@ class S3Folder:
         options = ["--metadata", ",".join(f"{key}={value}" for key, value in metadata.items())] if metadata else []
         _aws(
             ["s3", "cp", "--only-show-errors", *options, str(path), f"{self._url}/{name}"],
-            deadline_s=TRANSFER_TIMEOUT_S,
+            timeout_s=TRANSFER_TIMEOUT_S,
         )
 
     def download(self, name: str, path: Path) -> None:
@@ -69,22 +67,22 @@ class S3Folder:
         temporary = temporary_path(path)
         try:
             _aws(
-                ["s3", "cp", "--only-show-errors", f"{self._url}/{name}", str(temporary)], deadline_s=TRANSFER_TIMEOUT_S
+                ["s3", "cp", "--only-show-errors", f"{self._url}/{name}", str(temporary)], timeout_s=TRANSFER_TIMEOUT_S
             )
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
 
-    def download_all(self, directory: Path, *, deadline_s: float) -> None:
+    def download_all(self, directory: Path, *, timeout_s: float) -> None:
         """Make the directory equal to the folder; unchanged files are not downloaded again."""
         _aws(
             ["s3", "sync", "--only-show-errors", "--delete", "--exact-timestamps", f"{self._url}/", str(directory)],
-            deadline_s=deadline_s,
+            timeout_s=timeout_s,
         )
 
     def delete(self, name: str) -> None:
         """Delete an object, if it exists."""
-        _aws(["s3", "rm", "--only-show-errors", f"{self._url}/{name}"], deadline_s=LIST_TIMEOUT_S)
+        _aws(["s3", "rm", "--only-show-errors", f"{self._url}/{name}"], timeout_s=LIST_TIMEOUT_S)
 
 
 def node_region() -> str | None:
@@ -121,7 +119,7 @@ def _has_region_in_file(environment: Mapping[str, str]) -> bool:
     return any(config.get(section, "region", fallback="") for section in sections)
 
 
-def _aws(arguments: Sequence[str], *, deadline_s: float, allowed: Sequence[int] = (0,), about: str = "") -> str:
+def _aws(arguments: Sequence[str], *, timeout_s: float, allowed: Sequence[int] = (0,), about: str = "") -> str:
     """Run ``aws``; if it fails raise TrainerError with its last line and the object's URL."""
     about = about or next(word for word in arguments if word.startswith(SCHEME))
     action = f"aws {arguments[0]} {arguments[1]} {about}"
@@ -131,7 +129,7 @@ def _aws(arguments: Sequence[str], *, deadline_s: float, allowed: Sequence[int] 
             env=_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=deadline_s,
+            timeout=timeout_s,
             check=False,
             encoding="utf-8",
             errors="replace",
@@ -139,7 +137,7 @@ def _aws(arguments: Sequence[str], *, deadline_s: float, allowed: Sequence[int] 
     except FileNotFoundError as error:
         raise TrainerError(f"{action}: the AWS command line is not installed") from error
     except subprocess.TimeoutExpired as error:
-        raise TrainerError(f"{action}: timed out after {deadline_s:g} s") from error
+        raise TrainerError(f"{action}: timed out after {timeout_s:g} s") from error
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
     if done.returncode not in allowed or (done.returncode and lines):
         raise TrainerError(f"{action}: {lines[-1] if lines else f'exit code {done.returncode}'}")

@@ -238,7 +238,7 @@ class Trainer:
         timer.read_and_reset()
         timer.start()
         with closing(self.batches(progress, end=end)) as batches:
-            for step, global_size, images, labels in batches:
+            for step, num_samples, images, labels in batches:
                 timer.end("data")
                 self.profiler.begin_step()
                 # Derive the seed from the step's position, so that a resumed run draws the same random numbers.
@@ -246,12 +246,12 @@ class Trainer:
 
                 # Forward, backward, and all-reduce of the gradients.
                 result = backend.forward_backward(images, labels, flags=self.checkpoints.flags())
-                progress = replace(progress, samples=progress.samples + global_size)
+                progress = replace(progress, samples=progress.samples + num_samples)
                 progress = progress.add_loss(result.loss_sum, batch=step - result.delay_steps)
 
                 # Update the weights.
                 backend.set_learning_rate(schedule.lr(epoch=epoch, epoch_fraction=progress.samples / end))
-                backend.optimizer_step(global_batch_size=global_size)
+                backend.optimizer_step(num_samples=num_samples)
                 timer.end("optimizer")
 
                 # Results. A GPU returns them one step late: wait for this step's only if they are used below.
@@ -265,7 +265,7 @@ class Trainer:
                 self.bar.show(progress, total=end)
                 if pace := speedometer.add(samples=len(labels), correct=result.correct):
                     log.info("Epoch[%d] Batch [%d] %s", epoch, step, pace)
-                    metrics = {"train/loss": result.loss_sum / global_size, **pace.metrics}
+                    metrics = {"train/loss": result.loss_sum / num_samples, **pace.metrics}
                     samples = epoch * self.samples_per_epoch() + progress.samples
                     self.writers.write(metrics, epoch=epoch, samples=samples)
 

@@ -21,8 +21,6 @@ import argparse
 import gc
 import importlib.util
 import io
-import json
-import subprocess
 import sys
 import tempfile
 import threading
@@ -35,13 +33,13 @@ from unittest.mock import patch
 
 import numpy as np
 
+from benchmarks.gpu._timm import find_timm, timm_speed
 from benchmarks.gpu._two_gpus import overlap_gain
 
 STEPS: Final = 30
 WARM_UP: Final = 15
 JPEG_STEPS: Final = 6
 """Steps of an epoch over JPEG files; to make a file takes longer than to read it."""
-TIMM_TIMEOUT_S: Final = 600
 
 
 def main() -> int:
@@ -172,7 +170,7 @@ class StepBench:
     def _run(self, steps: int) -> None:
         for _ in range(steps):
             self._backend.forward_backward(self._device_batch, self._labels)
-            self._backend.optimizer_step(global_batch_size=self._batch)
+            self._backend.optimizer_step(num_samples=self._batch)
 
 
 def timed(work: Callable[[], None]) -> float:
@@ -269,31 +267,6 @@ def print_floor(config: Any, *, speed: float) -> None:
     floor = work.floor(operations_s=peak[0], bytes_s=bandwidth)
     floor_ms, step_ms = 1000 * floor, 1000 * batch / speed
     log(f"{workload}; floor {floor_ms:.2f} ms per step ({batch / floor:.0f}/s), measured {step_ms:.2f} ms")
-
-
-def find_timm() -> Path | None:
-    """Return timm's benchmark script if the package is installed from its checkout."""
-    spec = importlib.util.find_spec("timm")
-    script = Path(spec.origin).parents[1] / "benchmark.py" if spec and spec.origin else None
-    return script if script and script.exists() else None
-
-
-def timm_speed(script: Path, *, batch: int) -> float:
-    """Return images/s of timm's script with its fastest settings."""
-    shape = ("--model", "resnet50", "--img-size", "224", "--batch-size", str(batch), "--bench", "train")
-    quick = ("--amp", "--amp-dtype", "bfloat16", "--channels-last", "--torchcompile", "inductor")
-    output = subprocess.run(
-        [sys.executable, str(script), *shape, *quick],
-        check=True,
-        timeout=TIMM_TIMEOUT_S,
-        capture_output=True,
-        text=True,
-    ).stdout
-    printed = json.loads(output.partition("--result")[2])
-    result = printed[0] if isinstance(printed, list) else printed
-    if int(result["train_batch_size"]) != batch:
-        raise SystemExit(f"error: timm used batch size {result['train_batch_size']}, want {batch}: try --batch-size")
-    return float(result["train_samples_per_sec"])
 
 
 def log(text: str) -> None:

@@ -111,7 +111,7 @@ def measure(config: TrainConfig, directory: Path, count: int) -> Rounds:
     saves = AsyncSaves(directory / "async")
     step = Step(
         compute=partial(forward_backward, backend, config),
-        update=partial(backend.optimizer_step, global_batch_size=BATCH_SIZE),
+        update=partial(backend.optimizer_step, num_samples=BATCH_SIZE),
     )
     steps = MIN_STEPS
     # The first round loads libraries, allocates memory, and finds how many steps a write takes.
@@ -167,7 +167,7 @@ def run_step(backend: TorchBackend, config: TrainConfig) -> float:
     """Run a step; return the seconds it took."""
     start = time.perf_counter()
     forward_backward(backend, config)
-    backend.optimizer_step(global_batch_size=BATCH_SIZE)
+    backend.optimizer_step(num_samples=BATCH_SIZE)
     return time.perf_counter() - start
 
 

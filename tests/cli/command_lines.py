@@ -67,8 +67,8 @@ AMBIGUOUS_WITH_TWO: Final = [command for command in NEEDS_A_CLUSTER if command n
 """Commands that take the only cluster of the region if --cluster names none."""
 
 
-def words_of(command: str, *, region: str, cluster: str = "two") -> list[str]:
-    """Return a command's command line, and write the cdk.json that it reads."""
+def prepare_command_line(command: str, *, region: str, cluster: str = "two") -> list[str]:
+    """Write the cdk.json that a command reads, if it reads one; return its command line as words."""
     if command in OF_SETTINGS:
         settings = {"cluster_name": cluster, "zones": [f"{region}a", f"{region}b"]}
         Path("cdk.json").write_text(json.dumps({"context": {"cluster": settings}}))

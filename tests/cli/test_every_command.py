@@ -10,7 +10,7 @@ from cli.aws.scaling import ScalingGroups
 from cli.command_group import COMMANDS
 from cli.errors import EXIT_CREDENTIALS, EXIT_FAILED, EXIT_NO_CLUSTER, EXIT_USAGE, ClusterError, CredentialsError
 from cli.main import main
-from tests.cli.command_lines import AMBIGUOUS_WITH_TWO, LINES, NEEDS_A_CLUSTER, ON_MASTER, words_of
+from tests.cli.command_lines import AMBIGUOUS_WITH_TWO, LINES, NEEDS_A_CLUSTER, ON_MASTER, prepare_command_line
 from tests.cli.moto_cluster import KEY, REGION, Deploy, error_line, put_members
 
 
@@ -59,7 +59,7 @@ def test_command_that_needs_no_cluster_reports_a_wrong_region(
     line: str, code: int, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command, *words = line.split()
-    words_of(command, region=REGION)
+    prepare_command_line(command, region=REGION)
     assert main(["--region", "us-east-2", command, *words]) == code
     assert error_line(capsys).startswith(sentence)
 
@@ -81,7 +81,7 @@ def test_missing_credentials_are_reported_with_advice(
         monkeypatch.delenv(name)
     if trouble == "no such profile":
         monkeypatch.setenv("AWS_PROFILE", "nope")
-    assert main(words_of(command, region=REGION)) == EXIT_CREDENTIALS
+    assert main(prepare_command_line(command, region=REGION)) == EXIT_CREDENTIALS
     output = error_line(capsys)
     reason = "Unable to locate credentials" if trouble == "missing" else "The config profile (nope) could not be found"
     assert output == f"no AWS credentials: {reason}: {CredentialsError.fix}"
@@ -101,7 +101,7 @@ def test_refused_credentials_are_reported(
         raise ClientError({"Error": {"Code": code, "Message": "no"}}, operation)
 
     monkeypatch.setattr("botocore.client.BaseClient._make_api_call", refuse)
-    assert main(words_of(command, region=REGION)) == EXIT_CREDENTIALS
+    assert main(prepare_command_line(command, region=REGION)) == EXIT_CREDENTIALS
     tail = f": {code}: no{place}: {CredentialsError.fix}"
     assert error_line(capsys).endswith(tail)
     assert credentials_advice(capsys, monkeypatch).endswith(tail)
@@ -112,14 +112,14 @@ def test_missing_region_is_a_usage_error(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("AWS_REGION")
-    assert main(words_of(command, region=REGION)) == EXIT_USAGE
+    assert main(prepare_command_line(command, region=REGION)) == EXIT_USAGE
     assert error_line(capsys) == "no region given: use --region or set AWS_REGION"
 
 
 @pytest.mark.parametrize("command", NEEDS_A_CLUSTER)
 def test_missing_cluster_is_reported(command: str, deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     """The region is the wrong one: it has no cluster at all, or only another one."""
-    words = words_of(command, region=REGION)
+    words = prepare_command_line(command, region=REGION)
     assert main(["--region", "us-east-2", *words]) == EXIT_NO_CLUSTER
     assert error_line(capsys).startswith("no cluster in us-east-2 (--region or AWS_REGION selects another); ")
     deploy("one")
@@ -147,7 +147,7 @@ def test_empty_list_names_the_cluster_that_it_is_for(
 def test_ambiguous_cluster_is_reported(command: str, deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     deploy("one")
     deploy("two", private=["10.1.0.4"], host_keys=[KEY])
-    assert main(words_of(command, region=REGION)) == EXIT_USAGE
+    assert main(prepare_command_line(command, region=REGION)) == EXIT_USAGE
     assert error_line(capsys) == "more than one cluster in eu-west-1, choose with --cluster: one, two"
 
 
@@ -161,7 +161,7 @@ def test_several_clusters_are_looked_up_in_the_settings(
     deploy("one")
     deploy("two", private=["10.1.0.4"], host_keys=[KEY])
     monkeypatch.setattr("cli.cdk.context.own_props", refuse)
-    assert main(words_of(command, region=REGION)) == EXIT_FAILED
+    assert main(prepare_command_line(command, region=REGION)) == EXIT_FAILED
     assert error_line(capsys) == f"asked for the settings in {Path.cwd()}"
 
 
@@ -172,7 +172,7 @@ def test_each_command_on_the_master_reports_a_missing_master(
     moto_cluster = deploy("two")
     row = {"instance_id": moto_cluster.instance_ids[1], "address": "10.0.1.20", "node_type": "worker", "host_key": KEY}
     put_members(moto_cluster.table, [{"node_index": 2, **row}], desired_nodes=3)
-    assert main(words_of(command, region=REGION)) == EXIT_FAILED
+    assert main(prepare_command_line(command, region=REGION)) == EXIT_FAILED
     assert error_line(capsys) == "the cluster has no master now: it may be starting or being replaced"
 
 

@@ -53,7 +53,7 @@ def backend(device: torch.device, *, mode: ComputeMode = DEFAULT_MODE, network: 
 def learned(ours: TorchBackend, steps: int = 3) -> Weights:
     for _ in range(steps):
         ours.forward_backward(IMAGES, LABELS)
-        ours.optimizer_step(global_batch_size=len(LABELS))
+        ours.optimizer_step(num_samples=len(LABELS))
     return ours.weights()
 
 
@@ -84,14 +84,14 @@ class OneGpu(unittest.TestCase):
             placed, labels = read(DATA.train, np.arange(64))
             for _ in range(3):
                 ours.forward_backward(placed, labels)
-                ours.optimizer_step(global_batch_size=64)
+                ours.optimizer_step(num_samples=64)
             torch.cuda.synchronize()
             with self.subTest(str(mode)):
                 torch.cuda.set_sync_debug_mode("error")
                 try:
                     for _ in range(3):
                         ours.forward_backward(placed, labels)
-                        ours.optimizer_step(global_batch_size=64)
+                        ours.optimizer_step(num_samples=64)
                 finally:
                     torch.cuda.set_sync_debug_mode("default")
 
@@ -109,7 +109,7 @@ class OneGpu(unittest.TestCase):
             learned(ours)
             before = digest(ours.weights())
             ours.forward_backward(np.full_like(IMAGES, np.nan), LABELS)
-            ours.optimizer_step(global_batch_size=len(LABELS))
+            ours.optimizer_step(num_samples=len(LABELS))
             assert digest(ours.weights()) == before
             result = ours.forward_backward(IMAGES, LABELS)
             assert np.isnan(result.loss_sum)
@@ -127,7 +127,7 @@ class OneGpu(unittest.TestCase):
         assert not step.query()  # type: ignore[no-untyped-call]  # torch gives it no types
         ours.forward_backward(IMAGES, LABELS)
         take = ours.snapshot()
-        Thread(target=ours.optimizer_step, kwargs={"global_batch_size": len(LABELS)}, daemon=True).start()
+        Thread(target=ours.optimizer_step, kwargs={"num_samples": len(LABELS)}, daemon=True).start()
         changed = take()
         assert digest(state.weights) == digest(before.weights)
         assert digest(state.optimizer) == digest(before.optimizer) == digest(changed.optimizer)

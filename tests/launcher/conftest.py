@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.launcher.ssh_cluster import (
+from tests.launcher.loopback_cluster import (
     ADDRESSES,
     SHORT_GRACE_S,
     SHORT_HEARTBEAT_TIMEOUT_S,
-    SshCluster,
+    LoopbackCluster,
     change_constants,
     copy_launcher,
 )
@@ -79,11 +79,11 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def cluster(nodes: Path, tmp_path: Path) -> Iterator[SshCluster]:
+def cluster(nodes: Path, tmp_path: Path) -> Iterator[LoopbackCluster]:
     path = f"{nodes}/bin:{Path(sys.executable).parent}:/usr/bin:/bin"
     # Without a runtime directory, no launch keeps connections for another test's.
     environment = {"PATH": path, "HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path / "none")}
-    cluster = SshCluster(directory=tmp_path, environment=environment)
+    cluster = LoopbackCluster(directory=tmp_path, environment=environment)
     yield cluster
     outlived = cluster.ranks()
     for pid in outlived:

@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from tests.launcher.ssh_cluster import wait_until_gone
+from tests.launcher.loopback_cluster import wait_until_gone
 
 REPOSITORY = Path(__file__).parents[2]
 RUNS_NODES = """

@@ -76,8 +76,8 @@ class RecordingBackend:
         if rate not in self.rates[-1:]:
             self.rates.append(rate)
 
-    def optimizer_step(self, *, global_batch_size: int) -> None:
-        self.updates.append(global_batch_size)
+    def optimizer_step(self, *, num_samples: int) -> None:
+        self.updates.append(num_samples)
 
     def count_correct(self, images: Images, labels: Labels) -> int:
         self._now += VALIDATION_S

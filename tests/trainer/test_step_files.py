@@ -20,7 +20,7 @@ from trainer.checkpoint.manager import CheckpointManager
 from trainer.config.settings import TrainConfig
 from trainer.data.synthetic import make_synthetic
 from trainer.distributed.data_parallel import DataParallelGroup
-from trainer.distributed.reduce.reducers import Collective, Ring
+from trainer.distributed.reduce.reducers import Communicator, Ring
 from trainer.progress import Progress
 from trainer.torch_backend.backend import StepSettings, TorchBackend
 from trainer.train import Trainer
@@ -83,8 +83,8 @@ def files_of_steps(settings: StepSettings, *, rank: int = 0, ring: Ring | None =
     config = TrainConfig()
     dp = DataParallelGroup(rank=rank, world_size=RANKS)
     network = perceptron(num_classes=DATA.num_classes, image_shape=DATA.image_shape)
-    collective = Collective(world_size=RANKS, ring=ring)
-    backend = TorchBackend(network, settings, device=torch.device("cpu"), dp=dp, collective=collective)
+    communicator = Communicator(world_size=RANKS, ring=ring)
+    backend = TorchBackend(network, settings, device=torch.device("cpu"), dp=dp, communicator=communicator)
     saver = CheckpointManager(config, dp=dp, store=None)
     loop = Trainer(backend=backend, data=DATA, config=config, dp=dp, global_batch_size=RANKS, checkpoints=saver)
     # The first steps load modules, which takes seconds under a profiler.
@@ -119,7 +119,7 @@ def twin_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     monkeypatch.setattr("torch.distributed.all_reduce", lambda sums: sums.mul_(RANKS))
     yield
-    # As in Collective.close: free DistributedDataParallel before its group.
+    # As in Communicator.close: free DistributedDataParallel before its group.
     gc.collect()
     torch.distributed.destroy_process_group()
 

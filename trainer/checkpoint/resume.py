@@ -1,6 +1,6 @@
 """Choose the checkpoint that all ranks resume from, given a report of each rank.
 
-The named tuples are what ranks send with all_gather, which transmits floats: 1 for true, 0 for false.
+The named tuples are what ranks send with all_gather, which transmits numbers and booleans.
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,7 @@ from trainer.config.settings import TrainConfig
 
 
 class RankReport(NamedTuple):
-    """Contents of one rank's checkpoint directory, as numbers, because all ranks exchange them in one all_gather.
-
-    So 1 stands for true, and a run is identified by its start time.
-    """
+    """Contents of one rank's checkpoint directory. A run is identified by its start time, because that is a number."""
 
     run_started_at: float = 0.0
     """Start time of the run of the newest checkpoint; 0 without a checkpoint."""
@@ -23,10 +20,10 @@ class RankReport(NamedTuple):
     samples: float = 0.0
     completed_run_started_at: float = 0.0
     """Start time of the last run that completed here; 0 if none has."""
-    completed_before_restart: float = 0.0
-    """1 if this job completed that run before the launcher restarted the job."""
-    in_another_directory: float = 0.0
-    """1 if the directory differs from rank 0's."""
+    completed_before_restart: bool = False
+    """True if this job completed that run before the launcher restarted the job."""
+    in_another_directory: bool = False
+    """True if the directory differs from rank 0's."""
 
     @property
     def position(self) -> tuple[float, float, float]:
@@ -37,7 +34,7 @@ class RankReport(NamedTuple):
 class BestOfRank(NamedTuple):
     """Best epoch of this run whose checkpoint a rank has."""
 
-    is_known: float
+    is_known: bool
     accuracy: float
 
 

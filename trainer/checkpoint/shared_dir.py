@@ -26,8 +26,8 @@ MAX_LISTED: Final = 5
 class DirectoryReport(NamedTuple):
     """One rank's report on its checkpoint directory."""
 
-    in_another_directory: float
-    """1 if it is not rank 0's directory, else 0."""
+    in_another_directory: bool
+    """True if it is not rank 0's directory."""
 
 
 def checkpoint_directory(prefix: str) -> str:

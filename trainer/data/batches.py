@@ -85,8 +85,8 @@ class Batch(NamedTuple):
 
     step: int
     """Number of the step in its epoch, from 1."""
-    global_size: int
-    """Samples of all ranks in this step."""
+    num_samples: int
+    """Number of samples in this step, on all ranks together."""
     images: Any
     labels: Labels
 

@@ -4,7 +4,7 @@ import zlib
 from typing import NamedTuple
 
 from trainer.data.dataset import Dataset
-from trainer.distributed.all_gather import AllReduces, all_gather
+from trainer.distributed.all_gather import SupportsAllReduce, all_gather
 from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.errors import TrainerError
 
@@ -18,7 +18,7 @@ class Checksums(NamedTuple):
     versions: float
 
 
-def check_same_data(backend: AllReduces, data: Dataset, *, dp: DataParallelGroup, source: str) -> None:
+def check_same_data(backend: SupportsAllReduce, data: Dataset, *, dp: DataParallelGroup, source: str) -> None:
     """Raise TrainerError on every rank unless all ranks have the same labels and class names."""
     checksums = Checksums(
         train_labels=zlib.crc32(data.train.labels.tobytes()),

@@ -45,7 +45,7 @@ def local_directory(place: str) -> Path:
         # Another process of this job may have downloaded it while this one waited.
         if lock.stat().st_mtime < asked or not lock.stat().st_size:
             log.info("fetching %s to %s", place, directory)
-            S3Folder(place).download_all(directory, deadline_s=DOWNLOAD_TIMEOUT_S)
+            S3Folder(place).download_all(directory, timeout_s=DOWNLOAD_TIMEOUT_S)
             lock.write_text("fetched")
             # Linux's own time of a write may be some milliseconds old, and so before a wait that has just begun.
             now = time.time()

@@ -20,7 +20,7 @@ SHUFFLE_SEED: Final = 100
 """Seed of im2rec.py's order."""
 
 
-class Listed(NamedTuple):
+class ListEntry(NamedTuple):
     """An image of a folder, as a line of PREFIX.lst."""
 
     key: int
@@ -48,7 +48,7 @@ def convert(prefix: Path, folder: Path, *, shuffle: bool = True) -> tuple[int, i
     """Write the three files; return the numbers of images and classes."""
     names = list_classes(folder, hint="it must have a folder for each class")
     paths = [(label, path) for label, name in enumerate(names) for path in list_images(folder / name)]
-    images = [Listed(key, label, path) for key, (label, path) in enumerate(paths)]
+    images = [ListEntry(key, label, path) for key, (label, path) in enumerate(paths)]
     if shuffle:
         random.Random(SHUFFLE_SEED).shuffle(images)  # noqa: S311  # an order, no secret
     index, listing = [], []

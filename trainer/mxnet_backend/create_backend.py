@@ -18,7 +18,7 @@ from trainer.distributed.world import World, describe_process, read_job_id, read
 from trainer.errors import UsageError
 from trainer.mxnet_backend import dist_async
 from trainer.mxnet_backend.gluon_backend import GluonBackend, seed
-from trainer.mxnet_backend.kvstore import KVStoreCollective, joined_stores
+from trainer.mxnet_backend.kvstore import KVStoreCommunicator, joined_stores
 from trainer.mxnet_backend.models import build
 from trainer.mxnet_backend.watchdog import Watchdog
 from trainer.timeouts import rendezvous_timeout_s
@@ -72,7 +72,7 @@ def create_backend(
         )
     return GluonBackend(
         network,
-        collective=KVStoreCollective(store, world=world, watchdog=watchdog),
+        communicator=KVStoreCommunicator(store, world=world, watchdog=watchdog),
         learning_rate=learning_rate,
         momentum=config.momentum,
         weight_decay=config.weight_decay,

@@ -22,7 +22,7 @@ from trainer.data import Images, Labels
 from trainer.distributed.world import World
 from trainer.errors import StoppedError
 from trainer.mxnet_backend.gluon_backend import GluonBackend, count_matches
-from trainer.mxnet_backend.kvstore import VECTORS, KVStoreCollective
+from trainer.mxnet_backend.kvstore import VECTORS, KVStoreCommunicator
 from trainer.mxnet_backend.parameter_server import ServerSGD
 from trainer.mxnet_backend.watchdog import Watchdog
 
@@ -44,7 +44,7 @@ def create(
     optimizer = ServerSGD(learning_rate=learning_rate, momentum=config.momentum, wd=0, rows_from=VECTORS)
     return AsyncBackend(
         network,
-        collective=AsyncCollective(store, optimizer, world=world, watchdog=watchdog),
+        communicator=AsyncCommunicator(store, optimizer, world=world, watchdog=watchdog),
         world=world,
         learning_rate=learning_rate,
         momentum=config.momentum,
@@ -53,7 +53,7 @@ def create(
     )
 
 
-class AsyncCollective(KVStoreCollective):
+class AsyncCommunicator(KVStoreCommunicator):
     """Sums by collecting a row from every rank: servers with an optimizer do not add."""
 
     def __init__(self, store: mx.kv.KVStore, optimizer: ServerSGD, *, world: World, watchdog: Watchdog) -> None:
@@ -114,7 +114,7 @@ class AsyncBackend(GluonBackend):
         self,
         network: gluon.HybridBlock,
         *,
-        collective: AsyncCollective,
+        communicator: AsyncCommunicator,
         world: World,
         learning_rate: float,
         momentum: float,
@@ -123,13 +123,13 @@ class AsyncBackend(GluonBackend):
     ) -> None:
         super().__init__(
             network,
-            collective=collective,
+            communicator=communicator,
             learning_rate=learning_rate,
             momentum=momentum,
             weight_decay=weight_decay,
             decay_all=decay_all,
         )
-        self._servers = collective
+        self._servers = communicator
         self._world_size = world.world_size
         self._has_begun = False
         self._server_rate = learning_rate
@@ -148,7 +148,7 @@ class AsyncBackend(GluonBackend):
         """Set the learning rate from the next update on."""
         self._lr_ratio = rate / self._server_rate
 
-    def optimizer_step(self, *, global_batch_size: int) -> None:
+    def optimizer_step(self, *, num_samples: int) -> None:
         """Let the servers change the weights by this rank's share of the mean gradient."""
         if not self._has_begun:
             # Wait until now: before the first update, a checkpoint may be restored.
@@ -156,7 +156,7 @@ class AsyncBackend(GluonBackend):
             self._has_begun = True
         gradients, weights = self._gradients(), self._trained_weights()
         for gradient, weight, wd in zip(gradients, weights, self._decays, strict=True):
-            gradient *= self._lr_ratio / global_batch_size
+            gradient *= self._lr_ratio / num_samples
             # Each rank's push is a separate update; together, they decay the weights once.
             gradient += self._lr_ratio * wd / self._world_size * weight
         self._servers.exchange(gradients, weights)
@@ -168,7 +168,7 @@ class AsyncBackend(GluonBackend):
             self._servers.synchronize(self._trained_weights())
             if self._statistics:
                 self._servers.broadcast([statistic.data() for statistic in self._statistics], source=0)
-            self._collective.use_step_timeout()
+            self._communicator.use_step_timeout()
         return sums
 
     def state(self) -> TrainingState:

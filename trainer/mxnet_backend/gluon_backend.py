@@ -1,8 +1,8 @@
 """Compute a step with MXNet: a Gluon network on the CPU, its gradients and its optimizer.
 
 With PyTorch, torch_backend/backend.py does the same. The backends on MXNet differ in how ranks communicate
-(GluonCollective). They use neither gluon.Trainer nor Horovod's DistributedTrainer: both divide by one batch size in all
-steps, although an epoch's last step is smaller, and refuse a step in which a rank has no samples. The sums and the
+(GluonCommunicator). They use neither gluon.Trainer nor Horovod's DistributedTrainer: both divide by one batch size in
+all steps, although an epoch's last step is smaller, and refuse a step in which a rank has no samples. The sums and the
 update use the same calls as those.
 """
 
@@ -30,7 +30,7 @@ NAMES_IN_TORCH: Final = {"gamma": "weight", "beta": "bias"}
 """Torch's name of each of BatchNorm's weights, by MXNet's name."""
 
 
-class GluonCollective(Protocol):
+class GluonCommunicator(Protocol):
     """Communication between ranks. All of them make the same calls in the same order."""
 
     def reduce_gradients(self, gradients: Sequence[nd.NDArray]) -> None:
@@ -59,7 +59,7 @@ class GluonBackend:
         self,
         network: gluon.HybridBlock,
         *,
-        collective: GluonCollective,
+        communicator: GluonCommunicator,
         learning_rate: float,
         momentum: float,
         weight_decay: float,
@@ -70,7 +70,7 @@ class GluonBackend:
         self._network = network
         self._network.hybridize(static_alloc=True)
         self._loss_function = gluon.loss.SoftmaxCrossEntropyLoss()
-        self._collective = collective
+        self._communicator = communicator
         self._settings = {"lr": learning_rate, "momentum": momentum}
         self._parameters = named_parameters(network)
         self._trained = [parameter for parameter in self._parameters.values() if parameter.grad_req != "null"]
@@ -85,10 +85,10 @@ class GluonBackend:
         logits, loss = self._backpropagate(images, labels)
         # Weight by samples, like the gradients: optimizer_step() turns both into means.
         self._statistics_sums = [statistic.data() * len(labels) for statistic in self._statistics]
-        self._collective.reduce_gradients([*self._gradients(), *self._statistics_sums])
-        loss_sum, save, stop = self._collective.all_reduce([float(loss.asscalar()), flags.save, flags.stop])
+        self._communicator.reduce_gradients([*self._gradients(), *self._statistics_sums])
+        loss_sum, save, stop = self._communicator.all_reduce([float(loss.asscalar()), flags.save, flags.stop])
         self.timer.end("communication")
-        self._collective.use_step_timeout()
+        self._communicator.use_step_timeout()
         return StepResult(
             loss_sum=loss_sum,
             correct=count_matches(logits, labels),
@@ -118,14 +118,14 @@ class GluonBackend:
             momentum *= rate / self._settings["lr"]
         self._settings["lr"] = rate
 
-    def optimizer_step(self, *, global_batch_size: int) -> None:
+    def optimizer_step(self, *, num_samples: int) -> None:
         for parameter, momentum, wd in zip(self._trained, self._momenta, self._decays, strict=True):
             weight, gradient = parameter.data(), parameter.grad()
             nd.sgd_mom_update(
-                weight, gradient, momentum, out=weight, rescale_grad=1 / global_batch_size, wd=wd, **self._settings
+                weight, gradient, momentum, out=weight, rescale_grad=1 / num_samples, wd=wd, **self._settings
             )
         for statistic, statistic_sum in zip(self._statistics, self._statistics_sums, strict=True):
-            statistic.data()[:] = statistic_sum / global_batch_size
+            statistic.data()[:] = statistic_sum / num_samples
 
     def take_deferred(self) -> None:
         """Return nothing: no result is outstanding."""
@@ -140,17 +140,17 @@ class GluonBackend:
         return count_matches(self._network(nd.array(images)), labels) if len(labels) else 0
 
     def all_reduce(self, values: Sequence[float]) -> list[float]:
-        return self._collective.all_reduce(values)
+        return self._communicator.all_reduce(values)
 
     def broadcast_object(self, value: Any, *, source: int) -> Any:
         content = json.dumps(value).encode()
         # MXNet's servers add only float32 numbers, so send each byte as a number. The array must be as long as on the
         # source.
         size = nd.array([len(content)])
-        self._collective.broadcast([size], source=source)
+        self._communicator.broadcast([size], source=source)
         length = int(size.asscalar())
         message = nd.array(list(content[:length].ljust(length)))
-        self._collective.broadcast([message], source=source)
+        self._communicator.broadcast([message], source=source)
         return json.loads(bytes(int(number) for number in message.asnumpy()))
 
     def weights(self) -> Weights:
@@ -170,17 +170,17 @@ class GluonBackend:
             for name, parameter in self._parameters.items():
                 parameter.data()[:] = nd.array(state.weights[name])
             self._restore_momenta(state.optimizer)
-        self._collective.broadcast([*self._all_weights(), *self._momenta], source=source)
+        self._communicator.broadcast([*self._all_weights(), *self._momenta], source=source)
         # Momentum is meaningless without the rate that it includes, so the source sends its rate to all ranks.
         kept = None if state is None else state.optimizer
-        self._settings["lr"] = agree_on_rate(self._settings["lr"], kept=kept, all_reduce=self._collective.all_reduce)
+        self._settings["lr"] = agree_on_rate(self._settings["lr"], kept=kept, all_reduce=self._communicator.all_reduce)
 
     def set_timeout(self, seconds: float) -> None:
-        self._collective.set_timeout(seconds)
+        self._communicator.set_timeout(seconds)
 
     def close(self) -> None:
         nd.waitall()
-        self._collective.leave()
+        self._communicator.leave()
 
     def _gradients(self) -> list[nd.NDArray]:
         return [parameter.grad() for parameter in self._trained]

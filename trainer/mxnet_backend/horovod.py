@@ -52,7 +52,7 @@ def create_backend(
     seed(config.seed)
     return GluonBackend(
         build(config.network, num_classes=config.resolved_num_classes, image_shape=config.input_shape),
-        collective=HorovodCollective(watchdog),
+        communicator=HorovodCommunicator(watchdog),
         learning_rate=learning_rate,
         momentum=config.momentum,
         weight_decay=config.weight_decay,
@@ -60,8 +60,8 @@ def create_backend(
     )
 
 
-class HorovodCollective:
-    """See trainer.mxnet_backend.gluon_backend.GluonCollective. Each operation has a name, the same on all ranks."""
+class HorovodCommunicator:
+    """See trainer.mxnet_backend.gluon_backend.GluonCommunicator. Each operation has a name, the same on all ranks."""
 
     def __init__(self, watchdog: Watchdog) -> None:
         self._watchdog = watchdog

@@ -24,8 +24,8 @@ joined_stores: list[mx.kv.KVStore] = []
 ranks; a failing rank would, as soon as its variables are gone, wait for ranks that wait for it."""
 
 
-class KVStoreCollective:
-    """See trainer.mxnet_backend.gluon_backend.GluonCollective."""
+class KVStoreCommunicator:
+    """See trainer.mxnet_backend.gluon_backend.GluonCommunicator."""
 
     def __init__(self, store: mx.kv.KVStore, *, world: World, watchdog: Watchdog) -> None:
         self._store = store

@@ -22,10 +22,10 @@ POLL_S: Final = 0.5
 class Wait(NamedTuple):
     """A wait for other ranks, in progress."""
 
-    until: float
-    """Deadline on the watchdog's clock."""
-    seconds: float
-    """Length of the timeout, for the message."""
+    deadline: float
+    """Time on the watchdog's clock at which the wait has lasted too long."""
+    timeout_s: float
+    """Longest duration of the wait, for the message."""
     action: str
 
 
@@ -47,7 +47,7 @@ class Watchdog:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._end = end
-        self._seconds = rendezvous_timeout_s
+        self._timeout_s = rendezvous_timeout_s
         self._step_timeout_s = step_timeout_s
         self._poll_s = poll_s
         self._clock = clock
@@ -60,8 +60,8 @@ class Watchdog:
 
         ``more_s`` is how many seconds they may be behind this rank; it extends the timeout.
         """
-        seconds = self._seconds + more_s
-        outer, self._wait = self._wait, Wait(self._clock() + seconds, seconds, action)
+        timeout_s = self._timeout_s + more_s
+        outer, self._wait = self._wait, Wait(self._clock() + timeout_s, timeout_s, action)
         try:
             yield
         finally:
@@ -69,15 +69,15 @@ class Watchdog:
 
     def use_step_timeout(self) -> None:
         """Use the step timeout from now on; call it once all ranks have made a step."""
-        self._seconds = self._step_timeout_s
+        self._timeout_s = self._step_timeout_s
 
     def set_timeout(self, seconds: float) -> None:
         """Let the other ranks be silent for this long from now on."""
-        self._seconds = seconds
+        self._timeout_s = seconds
 
     def _watch(self) -> None:
         while True:
             time.sleep(self._poll_s)
-            if (wait := self._wait) is not None and self._clock() > wait.until:
-                self._end(f"{wait.action} failed: another rank ended, or was silent for {wait.seconds:.0f} s")
+            if (wait := self._wait) is not None and self._clock() > wait.deadline:
+                self._end(f"{wait.action} failed: another rank ended, or was silent for {wait.timeout_s:.0f} s")
                 return

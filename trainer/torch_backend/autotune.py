@@ -21,7 +21,7 @@ from trainer.backend import Backend
 from trainer.config.choices import COMPILE_LEVELS
 from trainer.config.settings import TrainConfig
 from trainer.distributed.data_parallel import DataParallelGroup
-from trainer.distributed.reduce.reducers import Collective
+from trainer.distributed.reduce.reducers import Communicator
 from trainer.distributed.rendezvous import RENDEZVOUS_TIMEOUT
 from trainer.distributed.world import World
 from trainer.errors import TrainerError, first_line
@@ -67,7 +67,7 @@ class Autotuner:
     device: torch.device
     world: World
     dp: DataParallelGroup
-    collective: Collective
+    communicator: Communicator
 
     def pick_mode(self) -> ComputeMode:
         """Return the fastest mode, the same on all ranks."""
@@ -81,19 +81,25 @@ class Autotuner:
 
     def _measure_on_all_ranks(self, mode: ComputeMode) -> float:
         """Return the seconds of a step on the slowest rank; infinite if the mode fails on one."""
-        if self.collective.is_distributed:
+        if self.communicator.is_distributed:
             # Try it without communication first: if one rank failed in the middle of a step, the others would wait.
             local_settings = replace(self.settings, ddp=False, compression="none")
-            alone = Collective(world_size=1)
-            seconds = self._measure(mode, local_settings, dp=DataParallelGroup(), collective=alone, timings=1)
+            alone = Communicator(world_size=1)
+            seconds = self._measure(mode, local_settings, dp=DataParallelGroup(), communicator=alone, timings=1)
             if math.isinf(self._largest(seconds)):
                 return math.inf
         return self._largest(
-            self._measure(mode, self.settings, dp=self.dp, collective=self.collective, timings=TIMINGS)
+            self._measure(mode, self.settings, dp=self.dp, communicator=self.communicator, timings=TIMINGS)
         )
 
     def _measure(
-        self, mode: ComputeMode, settings: StepSettings, *, dp: DataParallelGroup, collective: Collective, timings: int
+        self,
+        mode: ComputeMode,
+        settings: StepSettings,
+        *,
+        dp: DataParallelGroup,
+        communicator: Communicator,
+        timings: int,
     ) -> float:
         """Return the seconds of a step on this rank; infinite if the mode fails."""
         if self.device.type == "cuda":
@@ -101,7 +107,7 @@ class Autotuner:
         samples = max(1, self.config.samples_per_node_per_step // self.world.local_world_size)
         try:
             model = copy.deepcopy(self.model)
-            backend = TorchBackend(model, settings, device=self.device, dp=dp, collective=collective, mode=mode)
+            backend = TorchBackend(model, settings, device=self.device, dp=dp, communicator=communicator, mode=mode)
             step = _make_step(backend, mode, samples=samples, image_shape=self.config.input_shape, device=self.device)
             for _ in range(WARMUP_STEPS):
                 step()
@@ -111,13 +117,13 @@ class Autotuner:
             return math.inf
         finally:
             # The next mode may take a rank as long as its start.
-            collective.set_timeout(RENDEZVOUS_TIMEOUT)
+            communicator.set_timeout(RENDEZVOUS_TIMEOUT)
             if mode.compile_mode == "graphs":
                 # CUDA graphs keep their memory as long as the compiler refers to them.
                 torch.compiler.reset()
 
     def _largest(self, seconds: float) -> float:
-        return self.collective.all_reduce_max(seconds, device=self.device)
+        return self.communicator.all_reduce_max(seconds, device=self.device)
 
 
 def find_candidates(
@@ -183,7 +189,7 @@ def _make_step(
 
     def step() -> None:
         backend.forward_backward(batch, targets.numpy())
-        backend.optimizer_step(global_batch_size=samples)
+        backend.optimizer_step(num_samples=samples)
 
     return step
 

@@ -23,7 +23,7 @@ from trainer.data.dataset import Dataset
 from trainer.distributed.batch_norm import adapt_batch_norms, flatten_statistics
 from trainer.distributed.broadcast import broadcast, broadcast_object
 from trainer.distributed.data_parallel import DataParallelGroup
-from trainer.distributed.reduce.reducers import Collective, DdpReducer, FlatReducer
+from trainer.distributed.reduce.reducers import Communicator, DdpReducer, FlatReducer
 from trainer.metrics.flops import find_peak_samples_per_s
 from trainer.metrics.step_timer import StepTimer
 from trainer.torch_backend.compute_mode import DEFAULT_MODE, DTYPES, MODE_KEY, ComputeMode, decode, encode, read_mode
@@ -88,7 +88,7 @@ class TorchBackend:
         *,
         device: torch.device,
         dp: DataParallelGroup,
-        collective: Collective | None = None,
+        communicator: Communicator | None = None,
         mode: ComputeMode = DEFAULT_MODE,
         autotune: Callable[[], ComputeMode] | None = None,
         flops_per_sample: float | None = None,
@@ -101,17 +101,16 @@ class TorchBackend:
         self._settings = settings
         self._model = model.to(device)
         self._device = device
-        self._dp = dp
-        self._collective = collective or Collective(world_size=dp.world_size)
+        self._communicator = communicator or Communicator(world_size=dp.world_size)
         # SyncBatchNorm communicates in every forward and backward pass, so a rank without samples must run them too.
-        self._sync_bn = settings.sync_bn and self._collective.is_distributed
+        self._sync_bn = settings.sync_bn and self._communicator.is_distributed
         self._autotune = autotune
         self._results = DeferredResults(is_deferred=settings.is_deferred)
         self._flops_per_sample = flops_per_sample
-        adapt_batch_norms(self._model, all_reduce=self._collective.all_reduce if self._sync_bn else None)
+        adapt_batch_norms(self._model, all_reduce=self._communicator.all_reduce if self._sync_bn else None)
         self._statistics = flatten_statistics(self._model)
         self._flat = FlatParams(self._model, decay_all=settings.decay_all)
-        self._ddp = settings.ddp and self._collective.is_distributed
+        self._ddp = settings.ddp and self._communicator.is_distributed
         sizes = [0 if self._ddp else self._flat.weights.numel(), self._statistics.numel(), 1, 2]
         self._flat_sums = self._flat.weights.new_zeros(sum(sizes))
         self._sums = StepSums(*torch.split(self._flat_sums, sizes))
@@ -127,11 +126,11 @@ class TorchBackend:
         self._flat.bind(channels_last=mode.channels_last)
         parts = (mode.compile(self._model), self._flat, self._flat_sums)
         if self._ddp:
-            reduction = make_ddp_reduction(*parts, collective=self._collective, weight_decay=settings.weight_decay)
+            reduction = make_ddp_reduction(*parts, communicator=self._communicator, weight_decay=settings.weight_decay)
         else:
             reduction = make_flat_reduction(
                 *parts,
-                collective=self._collective,
+                communicator=self._communicator,
                 weight_decay=settings.weight_decay,
                 mode=mode,
                 compression=settings.compression,
@@ -150,7 +149,7 @@ class TorchBackend:
 
         # Forward and backward, one micro-batch at a time. Between GPUs the last backward pass sends the accumulated
         # gradients.
-        with report_failed_step(images, timeout_s=self._collective.timeout_s):
+        with report_failed_step(images, timeout_s=self._communicator.timeout_s):
             for number, batch in enumerate(self._micro_batches(images, labels), start=1):
                 is_last = number == self._settings.accumulation
                 with self._reducer.backward_pass(is_last=is_last):
@@ -161,7 +160,7 @@ class TorchBackend:
                             self._reducer.shadow_backward(batch.images)
 
         # Reduce what the backward pass has not reduced.
-        if self._collective.is_distributed:
+        if self._communicator.is_distributed:
             # Weight by samples, like the gradients: optimizer_step() divides both by the samples of all ranks.
             torch.mul(self._statistics, len(labels), out=self._sums.statistics)
         if flags != NO_FLAGS:
@@ -169,12 +168,12 @@ class TorchBackend:
         self._reducer.finish()
         # The phase also times these two small operations; on a GPU they only enter its queue.
         step_results = torch.cat([self._sums.loss, self._sums.flags, correct])
-        result = self._results.push(step_results, timeout_s=self._collective.timeout_s)
+        result = self._results.push(step_results, timeout_s=self._communicator.timeout_s)
         self.timer.end("communication")
         if result is None:
             return NO_RESULT_YET
         # All ranks have made a step: end the start's long timeout; torch.compile may still take minutes for a new size.
-        self._collective.use_step_timeout(compiled=self._mode.is_compiled)
+        self._communicator.use_step_timeout(compiled=self._mode.is_compiled)
         return result
 
     def _micro_batches(self, images: Images | DeviceBatch | MicroBatches, labels: Labels) -> Iterator[DeviceBatch]:
@@ -196,17 +195,17 @@ class TorchBackend:
         self.timer.end("backward")
         return correct
 
-    def optimizer_step(self, *, global_batch_size: int) -> None:
-        self._reducer.divide(samples=global_batch_size)
+    def optimizer_step(self, *, num_samples: int) -> None:
+        self._reducer.divide(num_samples=num_samples)
         self.wait_for_snapshot()
         self._precision.step(self._optimizer, deferred_loss=self._sums.loss if self._settings.is_deferred else None)
-        if self._collective.is_distributed:
+        if self._communicator.is_distributed:
             self._statistics.copy_(self._sums.statistics)
 
     def take_deferred(self) -> StepResult | None:
-        result = self._results.take(timeout_s=self._collective.timeout_s)
+        result = self._results.take(timeout_s=self._communicator.timeout_s)
         if result is not None:
-            self._collective.use_step_timeout(compiled=self._mode.is_compiled)
+            self._communicator.use_step_timeout(compiled=self._mode.is_compiled)
         return result
 
     def seed(self, number: int) -> None:
@@ -235,16 +234,14 @@ class TorchBackend:
         return int((predictions == batch.targets).sum())
 
     def all_reduce(self, values: Sequence[float]) -> list[float]:
-        if not self._collective.is_distributed:
+        if not self._communicator.is_distributed:
             return [float(value) for value in values]
         sums = torch.tensor(values, dtype=torch.float64, device=self._device)
-        self._collective.all_reduce(sums)
-        return [float(value) for value in copy_to_host(sums, timeout_s=self._collective.timeout_s).tolist()]
+        self._communicator.all_reduce(sums)
+        return [float(value) for value in copy_to_host(sums, timeout_s=self._communicator.timeout_s).tolist()]
 
     def broadcast_object(self, value: Any, *, source: int) -> Any:
-        return broadcast_object(
-            value, source=source, is_source=self._dp.rank == source, device=self._device, collective=self._collective
-        )
+        return broadcast_object(value, source=source, device=self._device, communicator=self._communicator)
 
     def weights(self) -> Weights:
         return {name: value.cpu().numpy().copy() for name, value in self._model.state_dict().items()}
@@ -281,7 +278,7 @@ class TorchBackend:
         frozen = [parameter.detach() for parameter in self._model.parameters() if not parameter.requires_grad]
         scales = [] if self._precision.scale is None else [self._precision.scale.to(self._device)]
         tensors = [self._flat.weights, self._flat.momentum_buffers, *frozen, *self._model.buffers(), *scales]
-        broadcast(tensors, what="the weights", source=source, collective=self._collective)
+        broadcast(tensors, what="the weights", source=source, communicator=self._communicator)
         for sent in scales:
             self._precision.scale = sent
 
@@ -292,9 +289,9 @@ class TorchBackend:
         self._apply_mode(autotune() if stored is None else decode(stored))
 
     def set_timeout(self, seconds: float) -> None:
-        self._collective.set_timeout(timedelta(seconds=seconds))
+        self._communicator.set_timeout(timedelta(seconds=seconds))
 
     def close(self) -> None:
         # Drop the last references to DistributedDataParallel.
         self._reducer = self._forward = None  # type: ignore[assignment]  # no step follows
-        self._collective.close()
+        self._communicator.close()

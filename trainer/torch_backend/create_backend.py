@@ -12,7 +12,7 @@ from trainer.config.settings import TrainConfig
 from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.process_groups import create_process_groups
 from trainer.distributed.reduce.compressed import TYPES
-from trainer.distributed.reduce.reducers import Collective
+from trainer.distributed.reduce.reducers import Communicator
 from trainer.distributed.reduce.ring_rendezvous import connect_ring
 from trainer.distributed.rendezvous import RENDEZVOUS_TIMEOUT, join_ranks
 from trainer.distributed.world import World
@@ -47,7 +47,7 @@ def create_backend(config: TrainConfig, *, world: World, dp: DataParallelGroup, 
         ring = connect_ring(world, timeout=RENDEZVOUS_TIMEOUT) if reduction == "ring" else None
         if config.gradient_compression in TYPES:
             groups = create_process_groups(world, device=device, timeout=timeout)
-    collective = Collective(world_size=dp.world_size, ring=ring, groups=groups)
+    communicator = Communicator(world_size=dp.world_size, ring=ring, groups=groups)
     settings = StepSettings(
         learning_rate=learning_rate,
         momentum=config.momentum,
@@ -71,14 +71,14 @@ def create_backend(config: TrainConfig, *, world: World, dp: DataParallelGroup, 
             device=device,
             world=world,
             dp=dp,
-            collective=collective,
+            communicator=communicator,
         ).pick_mode
     return TorchBackend(
         model,
         settings,
         device=device,
         dp=dp,
-        collective=collective,
+        communicator=communicator,
         mode=configured,
         autotune=autotune,
         flops_per_sample=flops_per_sample,

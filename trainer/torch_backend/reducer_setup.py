@@ -9,7 +9,7 @@ from torch import nn
 
 from trainer.config.settings import TrainConfig
 from trainer.distributed.reduce.gradient_buckets import GradientBuckets
-from trainer.distributed.reduce.reducers import Collective, DdpReducer, FlatReducer
+from trainer.distributed.reduce.reducers import Communicator, DdpReducer, FlatReducer
 from trainer.errors import UsageError
 from trainer.torch_backend.compute_mode import ComputeMode
 from trainer.torch_backend.flat_params import FlatParams, bind_gradients
@@ -42,10 +42,10 @@ class GradientReduction(NamedTuple):
 
 
 def make_ddp_reduction(
-    model: nn.Module, flat: FlatParams, sums: torch.Tensor, *, collective: Collective, weight_decay: float
+    model: nn.Module, flat: FlatParams, sums: torch.Tensor, *, communicator: Communicator, weight_decay: float
 ) -> GradientReduction:
     """Let DistributedDataParallel own and sum the gradients; ``sums`` contains the other values to sum."""
-    ddp = DdpReducer(model, sums, flat.parameters, collective=collective)
+    ddp = DdpReducer(model, sums, flat.parameters, communicator=communicator)
     return GradientReduction(ddp, ddp.module, flat.groups(weight_decay=weight_decay))
 
 
@@ -54,7 +54,7 @@ def make_flat_reduction(
     flat: FlatParams,
     sums: torch.Tensor,
     *,
-    collective: Collective,
+    communicator: Communicator,
     weight_decay: float,
     mode: ComputeMode,
     compression: str,
@@ -62,10 +62,10 @@ def make_flat_reduction(
     """Put the gradients at the beginning of ``sums``, which is summed around the ring, or in buckets or compressed."""
     gradients = sums[: flat.weights.numel()]
     bind_gradients(flat.parameters, gradients, channels_last=mode.channels_last)
-    reducer = FlatReducer(sums, collective=collective)
-    if collective.overlaps or compression != "none":
-        reducer = GradientBuckets(sums, flat.parameters, collective=collective, compression=compression)
-    if mode.is_compiled and collective.overlaps:
+    reducer = FlatReducer(sums, communicator=communicator)
+    if communicator.overlaps or compression != "none":
+        reducer = GradientBuckets(sums, flat.parameters, communicator=communicator, compression=compression)
+    if mode.is_compiled and communicator.overlaps:
         log.warning(
             "with torch.compile, gradients are ready only when the backward pass ends, so sending them does not "
             "overlap with it; use --reduction ddp to overlap them"

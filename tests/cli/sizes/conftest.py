@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from cli.aws.clients import Clients
-from tests.cli.sizes.fake_cluster import CDK_JSON, FakeCluster
+from tests.cli.sizes.nodeless_cluster import CDK_JSON, NodelessCluster
 from tests.local.control_plane.harness import REGION, Aws, Stacks
 
 
 @pytest.fixture
 def deployed(
     local_aws: Aws, clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[FakeCluster]:
+) -> Iterator[NodelessCluster]:
     """Deploy a cluster of a master and two workers, and enter the directory from which it was deployed."""
     variables = {"AWS_ENDPOINT_URL": local_aws.url, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
     for name, value in {**variables, "AWS_REGION": REGION, "AWS_CONFIG_FILE": "/dev/null"}.items():
@@ -22,7 +22,7 @@ def deployed(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     Path("cdk.json").write_text(CDK_JSON)
-    made = FakeCluster(aws=local_aws, stacks=Stacks(aws=local_aws))
+    made = NodelessCluster(aws=local_aws, stacks=Stacks(aws=local_aws))
     monkeypatch.setattr("cli.sizes.waiting.time.sleep", made.write_members)
     monkeypatch.setattr("cli.cdk.deploy.subprocess.run", made.cdk)
     for command in ("pause", "resume", "resize", "cost", "extend"):

@@ -12,29 +12,29 @@ from stacks.lifetime.eventbridge_schedules import UPDATE_GROUP
 from stacks.lifetime.expiry import Expiry
 from stacks.settings.props import ClusterProps
 from stacks.settings.purchase import parse_capacity_block
-from tests.cli.sizes.fake_cluster import NAME, FakeCluster
+from tests.cli.sizes.nodeless_cluster import NAME, NodelessCluster
 from tests.stacks.pinned_block import BLOCK, FACTS, SETTINGS
 
 _EXPIRY: Final = "Expiry"
 _BLOCK: Final = "Block"
 
 
-def expire(deployed: FakeCluster) -> None:
+def expire(deployed: NodelessCluster) -> None:
     """Make the calls of ``expires``."""
     _call(deployed, _EXPIRY, "rate")
 
 
-def start_block(deployed: FakeCluster) -> None:
+def start_block(deployed: NodelessCluster) -> None:
     """Make the calls at the start of a Capacity Block."""
     _call(deployed, _BLOCK, "cron")
 
 
-def end_block(deployed: FakeCluster) -> None:
+def end_block(deployed: NodelessCluster) -> None:
     """Make the calls before the end of a Capacity Block."""
     _call(deployed, _BLOCK, "rate")
 
 
-def _call(deployed: FakeCluster, construct_id: str, expression: str) -> None:
+def _call(deployed: NodelessCluster, construct_id: str, expression: str) -> None:
     """Make the calls of a construct's schedules whose expressions start like this."""
     found = [
         schedule

@@ -12,7 +12,7 @@ from cli.aws.clients import Clients
 from cli.errors import EXIT_FAILED
 from cli.main import main
 from tests.cli.moto_cluster import error_line
-from tests.cli.sizes.fake_cluster import DECLARED, NAME, FakeCluster, template
+from tests.cli.sizes.nodeless_cluster import DECLARED, NAME, NodelessCluster, template
 from tests.local.control_plane.templates import resource
 
 BLOCK = "cr-0123456789abcdef0"
@@ -20,7 +20,7 @@ SOON_H = 1 + 58 / 3600
 """Hours to a start that stays in the same minute for almost a minute."""
 
 
-def deploy_in_block(deployed: FakeCluster, *, starts_h: float, pauses_h: float) -> None:
+def deploy_in_block(deployed: NodelessCluster, *, starts_h: float, pauses_h: float) -> None:
     """Deploy what the product deploys for a block: groups of zero, and the schedules with the sizes."""
     now = datetime.now(timezone.utc)
     times = [f"{now + timedelta(hours=hours):%Y-%m-%dT%H:%M:%SZ}" for hours in (starts_h, pauses_h, pauses_h + 0.7)]
@@ -43,7 +43,7 @@ def deploy_in_block(deployed: FakeCluster, *, starts_h: float, pauses_h: float) 
     deployed.deployed = made
 
 
-def test_resume_in_a_block_takes_the_sizes_from_the_schedules(deployed: FakeCluster) -> None:
+def test_resume_in_a_block_takes_the_sizes_from_the_schedules(deployed: NodelessCluster) -> None:
     deploy_in_block(deployed, starts_h=-1, pauses_h=5)
     assert {*deployed.sizes().values()} == {PAUSED}
     assert main(["resume"]) == 0
@@ -54,7 +54,7 @@ def test_resume_in_a_block_takes_the_sizes_from_the_schedules(deployed: FakeClus
     ("starts_h", "message"), [(SOON_H, "starts in 1 h 0 min"), (-24.0, "is over for this cluster")]
 )
 def test_resume_outside_of_the_block_is_refused(
-    deployed: FakeCluster, starts_h: float, message: str, capsys: pytest.CaptureFixture[str]
+    deployed: NodelessCluster, starts_h: float, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deploy_in_block(deployed, starts_h=starts_h, pauses_h=starts_h + 23)
     assert main(["resume"]) == EXIT_FAILED
@@ -63,7 +63,7 @@ def test_resume_outside_of_the_block_is_refused(
 
 
 def test_status_shows_the_start_of_the_first_nodes(
-    deployed: FakeCluster, clients: Clients, capsys: pytest.CaptureFixture[str]
+    deployed: NodelessCluster, clients: Clients, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deploy_in_block(deployed, starts_h=SOON_H, pauses_h=5)
     table = deployed.stacks.physical_id("Table", name=NAME)

@@ -22,7 +22,7 @@ from cli.main import main
 from cli.sizes.waiting import still_starting
 from stacks.settings.nodes import declared_sizes
 from tests.cli.moto_cluster import error_line
-from tests.cli.sizes.fake_cluster import CDK_JSON, DECLARED, STATES, FakeCluster, hold, in_state
+from tests.cli.sizes.nodeless_cluster import CDK_JSON, DECLARED, STATES, NodelessCluster, hold, in_state
 
 THREE = declared_sizes(worker_count=3, needed_workers=3)
 COMMANDS: dict[str, tuple[list[str], dict[Any, GroupSize]]] = {
@@ -67,7 +67,9 @@ class Killer:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_rerun_completes_a_killed_command(deployed: FakeCluster, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rerun_completes_a_killed_command(
+    deployed: NodelessCluster, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     words, expected = COMMANDS[command]
     killed = 0
     for point in KILL_POINTS:
@@ -108,7 +110,7 @@ def _apart(patch: pytest.MonkeyPatch, cdk: Call) -> Call:
     return run
 
 
-def test_pause_prints_the_remaining_costs(deployed: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pause_prints_the_remaining_costs(deployed: NodelessCluster, capsys: pytest.CaptureFixture[str]) -> None:
     terminated = [name for ids in deployed.instances().values() for name in ids]
     assert main(["pause", "--yes", "--json"]) == 0
     output = capsys.readouterr()
@@ -128,7 +130,9 @@ def test_pause_prints_the_remaining_costs(deployed: FakeCluster, capsys: pytest.
     )
 
 
-def test_resume_lists_the_nodes_under_their_numbers(deployed: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resume_lists_the_nodes_under_their_numbers(
+    deployed: NodelessCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = deployed.instances()
     assert main(["pause", "--yes"]) == 0
     capsys.readouterr()
@@ -144,7 +148,7 @@ def test_resume_lists_the_nodes_under_their_numbers(deployed: FakeCluster, capsy
     assert "dlcluster: waiting for" in output
 
 
-def test_no_question_without_a_terminal(deployed: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_question_without_a_terminal(deployed: NodelessCluster, capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["pause"], ["resize", "3"]):
         assert main(words) == EXIT_USAGE
         output = capsys.readouterr()
@@ -155,7 +159,11 @@ def test_no_question_without_a_terminal(deployed: FakeCluster, capsys: pytest.Ca
 
 @pytest.mark.parametrize(("answer", "code"), [("n\n", EXIT_INTERRUPTED), ("y\n", 0)])
 def test_pause_confirms_and_warns_that_running_jobs_are_unknown(
-    deployed: FakeCluster, answer: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    deployed: NodelessCluster,
+    answer: str,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("cli.sizes.confirm.sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("click.termui.visible_prompt_func", lambda _: answer.strip())
@@ -165,7 +173,7 @@ def test_pause_confirms_and_warns_that_running_jobs_are_unknown(
 
 
 def test_resume_fails_when_nodes_do_not_start(
-    deployed: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    deployed: NodelessCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     in_state(deployed, "paused")
     monkeypatch.setattr("cli.sizes.waiting.time.sleep", lambda _: None)
@@ -175,7 +183,7 @@ def test_resume_fails_when_nodes_do_not_start(
 
 
 def test_reason_of_a_failed_launch_is_printed_once(
-    deployed: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    deployed: NodelessCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     in_state(deployed, "paused")
     for name in deployed.names():
@@ -208,7 +216,7 @@ def test_reason_of_a_failed_launch_is_printed_once(
 
 
 def test_ctrl_c_warns_that_nodes_keep_starting(
-    deployed: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    deployed: NodelessCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupt(_seconds: float) -> None:
         raise KeyboardInterrupt
@@ -222,7 +230,7 @@ def test_ctrl_c_warns_that_nodes_keep_starting(
 
 
 def test_pause_terminates_protected_and_standby_nodes(
-    deployed: FakeCluster, capsys: pytest.CaptureFixture[str]
+    deployed: NodelessCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     standby, protected = hold(deployed)
     assert main(["pause"]) == EXIT_USAGE
@@ -237,7 +245,7 @@ def test_pause_terminates_protected_and_standby_nodes(
 
 
 def test_resume_waits_no_longer_for_a_node_whose_setup_failed(
-    deployed: FakeCluster, capsys: pytest.CaptureFixture[str]
+    deployed: NodelessCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     in_state(deployed, "paused").setup_fails_on = WORKER
     assert main(["resume"]) == EXIT_FAILED
@@ -246,7 +254,7 @@ def test_resume_waits_no_longer_for_a_node_whose_setup_failed(
 
 
 def test_wait_ends_when_another_call_changes_the_sizes(
-    deployed: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    deployed: NodelessCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     in_state(deployed, "paused")
     monkeypatch.setattr("cli.sizes.waiting.time.sleep", lambda _: deployed.set_sizes_directly({WORKER: PAUSED}))
@@ -256,7 +264,7 @@ def test_wait_ends_when_another_call_changes_the_sizes(
 
 @pytest.mark.parametrize("words", [["pause", "--yes"], ["resume"], ["resize", "3", "--yes"]])
 def test_sizes_stay_while_cloudformation_changes_the_stack(
-    deployed: FakeCluster, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    deployed: NodelessCluster, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     original = getattr(BaseClient, CALL)
 

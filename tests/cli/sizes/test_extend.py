@@ -9,7 +9,7 @@ import pytest
 from cli.errors import EXIT_FAILED, EXIT_USAGE
 from cli.main import main
 from tests.cli.moto_cluster import error_line
-from tests.cli.sizes.fake_cluster import FakeCluster, in_state
+from tests.cli.sizes.nodeless_cluster import NodelessCluster, in_state
 from tests.cli.sizes.schedule_calls import expire
 
 
@@ -20,7 +20,7 @@ def expiry_in_cdk_json() -> datetime:
 
 @pytest.mark.parametrize("ahead_h", [None, -1, 5])
 def test_time_counts_from_the_deployed_end_or_from_now(
-    deployed: FakeCluster, ahead_h: int | None, capsys: pytest.CaptureFixture[str]
+    deployed: NodelessCluster, ahead_h: int | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = datetime.now(timezone.utc)
     if ahead_h is not None:
@@ -36,7 +36,7 @@ def test_time_counts_from_the_deployed_end_or_from_now(
 
 @pytest.mark.parametrize("fires", [True, False])
 def test_end_during_the_deploy_is_reported(
-    deployed: FakeCluster, fires: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    deployed: NodelessCluster, fires: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deployed.expire_at(datetime.now(timezone.utc) + timedelta(minutes=3))
 
@@ -59,7 +59,7 @@ def test_end_during_the_deploy_is_reported(
 
 @pytest.mark.parametrize(("state", "says"), [("paused", True), ("half paused", False), ("as deployed", False)])
 def test_deploy_of_a_paused_cluster_starts_nothing_and_says_so(
-    deployed: FakeCluster, state: str, says: bool, capsys: pytest.CaptureFixture[str]
+    deployed: NodelessCluster, state: str, says: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = in_state(deployed, state).sizes()
     assert main(["extend", "8h"]) == 0
@@ -68,7 +68,7 @@ def test_deploy_of_a_paused_cluster_starts_nothing_and_says_so(
     assert (deployed.lines, deployed.sizes()) == ([["cdk", "deploy"]], before)
 
 
-def test_scheduled_deletion_is_reported(deployed: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_scheduled_deletion_is_reported(deployed: NodelessCluster, capsys: pytest.CaptureFixture[str]) -> None:
     ended = datetime.now(timezone.utc).replace(microsecond=0) - timedelta(minutes=5)
     deployed.expire_at(ended, deletes=True)
     assert main(["extend", "8h"]) == 0
@@ -77,7 +77,7 @@ def test_scheduled_deletion_is_reported(deployed: FakeCluster, capsys: pytest.Ca
     assert output in capsys.readouterr().err
 
 
-def test_expired_cluster_is_not_resumed(deployed: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_expired_cluster_is_not_resumed(deployed: NodelessCluster, capsys: pytest.CaptureFixture[str]) -> None:
     deployed.expire_at(datetime(2026, 1, 1, tzinfo=timezone.utc))
     assert main(["resume"]) == EXIT_FAILED
     assert error_line(capsys) == ("demo expired at 2026-01-01T00:00:00Z and would be paused again: dlcluster extend 8h")

@@ -15,8 +15,8 @@ import pytest
 from bootstrap.aws.group_sizes import PAUSED, ClusterSizes
 from bootstrap.contract import MASTER, WORKER
 from cli.main import main
-from tests.cli.sizes.fake_cluster import DECLARED, FakeCluster, hold, in_state
 from tests.cli.sizes.killing_proxy import KillingProxy, killing_proxy
+from tests.cli.sizes.nodeless_cluster import DECLARED, NodelessCluster, hold, in_state
 
 REPOSITORY = Path(__file__).parents[3]
 UPDATE, END = "UpdateAutoScalingGroup", "TerminateInstanceInAutoScalingGroup"
@@ -24,7 +24,7 @@ PAUSE, RESUME = ["pause", "--yes"], ["resume"]
 
 
 @pytest.fixture
-def proxy(deployed: FakeCluster) -> Iterator[KillingProxy]:
+def proxy(deployed: NodelessCluster) -> Iterator[KillingProxy]:
     with killing_proxy(deployed.aws.url, after_change=deployed.write_members) as proxy:
         yield proxy
 
@@ -50,7 +50,7 @@ def run(proxy: KillingProxy, words: Sequence[str], *, kill_at: int = 0) -> tuple
     [(PAUSE, [UPDATE, UPDATE, END, END], {MASTER: PAUSED, WORKER: PAUSED}), (RESUME, [UPDATE, UPDATE], DECLARED)],
 )
 def test_rerun_completes_a_process_that_was_killed_after_any_change(
-    deployed: FakeCluster, proxy: KillingProxy, words: list[str], changes: list[str], expected: ClusterSizes
+    deployed: NodelessCluster, proxy: KillingProxy, words: list[str], changes: list[str], expected: ClusterSizes
 ) -> None:
     for number in range(1, len(changes) + 1):
         begin(deployed, words)
@@ -65,7 +65,7 @@ def test_rerun_completes_a_process_that_was_killed_after_any_change(
     assert (code, proxy.changes) == (0, changes), output
 
 
-def begin(deployed: FakeCluster, words: list[str]) -> None:
+def begin(deployed: NodelessCluster, words: list[str]) -> None:
     """Prepare what a command changes: for ``pause``, also workers that a size of zero does not end."""
     if words == RESUME:
         in_state(deployed, "paused")

@@ -7,11 +7,11 @@ import pytest
 from bootstrap.contract import MASTER, WORKER
 from cli.main import main
 from tests.cli.moto_cluster import KEY, put_members
-from tests.cli.sizes.fake_cluster import NAME, FakeCluster
+from tests.cli.sizes.nodeless_cluster import NAME, NodelessCluster
 from tests.local.control_plane.harness import REGION
 
 
-def lose_master(deployed: FakeCluster) -> str:
+def lose_master(deployed: NodelessCluster) -> str:
     """Terminate the master before its group launches another; return its instance."""
     master, _ = deployed.names()
     deployed.autoscaling.suspend_processes(AutoScalingGroupName=master, ScalingProcesses=["Launch"])
@@ -20,7 +20,7 @@ def lose_master(deployed: FakeCluster) -> str:
     return lost
 
 
-def list_workers_alone(deployed: FakeCluster) -> None:
+def list_workers_alone(deployed: NodelessCluster) -> None:
     """Write the membership of a new master that is not a member yet."""
     workers = enumerate(deployed.instances()[WORKER], 2)
     rows = [
@@ -32,7 +32,7 @@ def list_workers_alone(deployed: FakeCluster) -> None:
 
 @pytest.mark.parametrize("is_listed", [True, False], ids=["old master listed", "no master listed"])
 def test_commands_without_the_master_answer_while_it_is_replaced(
-    deployed: FakeCluster, capsys: pytest.CaptureFixture[str], *, is_listed: bool
+    deployed: NodelessCluster, capsys: pytest.CaptureFixture[str], *, is_listed: bool
 ) -> None:
     lost, workers = lose_master(deployed), deployed.instances()[WORKER]
     if not is_listed:
@@ -64,7 +64,7 @@ def test_commands_without_the_master_answer_while_it_is_replaced(
 
 @pytest.mark.parametrize("is_listed", [True, False], ids=["old master listed", "no master listed"])
 def test_pause_without_a_master_says_that_jobs_are_unknown(
-    deployed: FakeCluster, capsys: pytest.CaptureFixture[str], *, is_listed: bool
+    deployed: NodelessCluster, capsys: pytest.CaptureFixture[str], *, is_listed: bool
 ) -> None:
     lost = lose_master(deployed)
     if not is_listed:

@@ -9,7 +9,7 @@ from cli.aws.deployed_template import read_template
 from cli.errors import EXIT_FAILED
 from cli.main import main
 from stacks.settings.nodes import declared_sizes
-from tests.cli.sizes.fake_cluster import CDK_JSON, DECLARED, NAME, FakeCluster, in_state
+from tests.cli.sizes.nodeless_cluster import CDK_JSON, DECLARED, NAME, NodelessCluster, in_state
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ from tests.cli.sizes.fake_cluster import CDK_JSON, DECLARED, NAME, FakeCluster, 
     ],
 )
 def test_resize_prints_the_changes_of_the_deploy(
-    deployed: FakeCluster, state: str, workers: str, message: list[str], capsys: pytest.CaptureFixture[str]
+    deployed: NodelessCluster, state: str, workers: str, message: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     in_state(deployed, state)
     assert main(["resize", workers, "--yes", "-c", "key_name=me"]) == 0
@@ -42,7 +42,7 @@ def test_resize_prints_the_changes_of_the_deploy(
 
 
 def test_resize_changes_nothing_when_the_sizes_would_be_refused(
-    deployed: FakeCluster, capsys: pytest.CaptureFixture[str]
+    deployed: NodelessCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     in_state(deployed, "paused")
     assert main(["resize", "2", "--yes", "-c", "min_workers=1"]) == EXIT_FAILED
@@ -53,7 +53,7 @@ def test_resize_changes_nothing_when_the_sizes_would_be_refused(
 
 
 def test_resize_of_a_paused_cluster_needs_no_second_look_at_the_stack(
-    deployed: FakeCluster, monkeypatch: pytest.MonkeyPatch
+    deployed: NodelessCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_state(deployed, "paused")
     before = read_template(deployed.stacks.cloudformation, NAME)
@@ -62,7 +62,7 @@ def test_resize_of_a_paused_cluster_needs_no_second_look_at_the_stack(
     assert deployed.sizes() == declared_sizes(worker_count=3, needed_workers=3)
 
 
-def test_resize_without_a_deploy_prints_its_line(deployed: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resize_without_a_deploy_prints_its_line(deployed: NodelessCluster, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["resize", "5", "--no-deploy", "--json"]) == 0
     output = capsys.readouterr()
     assert output.err.splitlines()[-1] == "dlcluster: cdk.json has worker_count 5 now; to apply it, run: cdk deploy"
@@ -72,7 +72,7 @@ def test_resize_without_a_deploy_prints_its_line(deployed: FakeCluster, capsys: 
 
 
 def test_failed_deploy_leaves_the_sizes_unchanged(
-    deployed: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    deployed: NodelessCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(*_words: object, **_options: object) -> object:
         return type("FakeProcess", (), {"returncode": 1})

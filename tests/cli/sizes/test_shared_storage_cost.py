@@ -8,14 +8,14 @@ from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
 from cli.main import main
-from tests.cli.sizes.fake_cluster import FakeCluster
+from tests.cli.sizes.nodeless_cluster import NodelessCluster
 
 FILE_SYSTEM = "fs-0123456789abcdef0"
 OUTPUT = {"OutputKey": "SharedStorage", "OutputValue": FILE_SYSTEM}
 
 
 @pytest.fixture
-def file_system_refusals(deployed: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def file_system_refusals(deployed: NodelessCluster, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Give the cluster a file system of 730 GB; an exception in the list denies the query for its size."""
     assert deployed
     original, refusals = getattr(BaseClient, "_make_api_call"), list[Any]()  # noqa: B009

@@ -10,11 +10,11 @@ import pytest
 from bootstrap.contract import MASTER, WORKER
 from cli.errors import EXIT_USAGE
 from cli.main import main
-from tests.cli.sizes.fake_cluster import FakeCluster, hold
+from tests.cli.sizes.nodeless_cluster import NodelessCluster, hold
 from tests.cli.sizes.schedule_calls import expire
 
 
-def test_status_shows_what_outlives_an_end(deployed: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_shows_what_outlives_an_end(deployed: NodelessCluster, capsys: pytest.CaptureFixture[str]) -> None:
     standby, protected = hold(deployed)
     expire(deployed)
     assert deployed.instances() == {MASTER: [], WORKER: [standby, protected]}
@@ -34,7 +34,7 @@ def test_status_shows_what_outlives_an_end(deployed: FakeCluster, capsys: pytest
     ("ago_min", "paused", "warns"), [(10, False, 1), (10, True, 0), (1, False, 0), (-10, False, 0)]
 )
 def test_status_warns_of_a_missed_expiry(
-    deployed: FakeCluster, ago_min: int, paused: bool, warns: int, capsys: pytest.CaptureFixture[str]
+    deployed: NodelessCluster, ago_min: int, paused: bool, warns: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deployed.expire_at(datetime.now(timezone.utc) - timedelta(minutes=ago_min))
     if paused:
@@ -47,7 +47,7 @@ def test_status_warns_of_a_missed_expiry(
         assert warning.endswith("dlcluster pause terminates its nodes")
 
 
-def test_status_and_cost_say_what_was_spent(deployed: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_and_cost_say_what_was_spent(deployed: NodelessCluster, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status"]) == 0
     summary, *_, rate, spent, not_counted = capsys.readouterr().out.splitlines()
     assert summary == "demo: 3 of 3 nodes, generation 7"
@@ -75,7 +75,7 @@ def test_status_and_cost_say_what_was_spent(deployed: FakeCluster, capsys: pytes
 
 @pytest.mark.parametrize(("deletes", "rest_h"), [(False, 59.0), (True, 0.25)])
 def test_forecast_runs_to_the_end(
-    deployed: FakeCluster, deletes: bool, rest_h: float, capsys: pytest.CaptureFixture[str]
+    deployed: NodelessCluster, deletes: bool, rest_h: float, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deployed.expire_at(datetime.now(timezone.utc) + timedelta(hours=5), deletes=deletes)
     assert main(["cost", "--json"]) == 0
@@ -93,7 +93,7 @@ def test_forecast_runs_to_the_end(
 
 @pytest.mark.parametrize(("deletes", "outcome"), [(False, "pauses it"), (True, "pauses it, then deletes its stack")])
 def test_status_shows_the_clusters_end(
-    deployed: FakeCluster, deletes: bool, outcome: str, capsys: pytest.CaptureFixture[str]
+    deployed: NodelessCluster, deletes: bool, outcome: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     end = datetime.now(timezone.utc) + timedelta(hours=5, minutes=3, seconds=55)
     deployed.expire_at(end, deletes=deletes)

@@ -8,7 +8,7 @@ import pytest
 
 from cli.errors import EXIT_FAILED
 from cli.main import main
-from tests.cli.sizes.fake_cluster import FakeCluster, in_state
+from tests.cli.sizes.nodeless_cluster import NodelessCluster, in_state
 
 HOUR = 3600
 
@@ -27,13 +27,13 @@ class Clock:
 
 
 @pytest.fixture(autouse=True)
-def clock(deployed: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def clock(deployed: NodelessCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make waits end at once, in a cluster whose nodes never join."""
     clock = Clock()
     monkeypatch.setattr("cli.sizes.waiting.time", SimpleNamespace(monotonic=clock.monotonic, sleep=clock.sleep))
 
 
-def deploy_setup(deployed: FakeCluster, *, timeout_s: int) -> None:
+def deploy_setup(deployed: NodelessCluster, *, timeout_s: int) -> None:
     changed = copy.deepcopy(deployed.deployed)
     changed["Outputs"]["ClusterSetup"] = {"Value": f"s3://assets/setup.zip {'a' * 64} {timeout_s}"}
     deployed.stacks.update(changed, name="demo")
@@ -45,7 +45,7 @@ def last_line(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_resume_waits_longer_if_the_deployed_setup_may_take_longer(
-    deployed: FakeCluster, capsys: pytest.CaptureFixture[str]
+    deployed: NodelessCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     in_state(deployed, "paused")
     assert main(["resume"]) == EXIT_FAILED
@@ -56,7 +56,7 @@ def test_resume_waits_longer_if_the_deployed_setup_may_take_longer(
 
 
 def test_timeout_of_the_command_line_replaces_the_default(
-    deployed: FakeCluster, capsys: pytest.CaptureFixture[str]
+    deployed: NodelessCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     in_state(deployed, "paused")
     deploy_setup(deployed, timeout_s=HOUR)
@@ -65,7 +65,7 @@ def test_timeout_of_the_command_line_replaces_the_default(
 
 
 def test_resize_waits_for_the_setup_that_it_deploys(
-    deployed: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    deployed: NodelessCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     in_state(deployed, "paused")
 

@@ -11,52 +11,52 @@ from bootstrap.contract import MASTER, WORKER
 from cli.errors import EXIT_FAILED
 from cli.main import main
 from stacks.settings.nodes import declared_sizes
-from tests.cli.sizes.fake_cluster import DECLARED, NAME, STATES, FakeCluster, in_state
+from tests.cli.sizes.nodeless_cluster import DECLARED, NAME, STATES, NodelessCluster, in_state
 from tests.cli.sizes.schedule_calls import end_block, expire, start_block
 from tests.cli.up.up_cluster import UpCluster
 
 PAGE = Path(__file__).parents[3] / "docs/how/sizes.md"
 
 
-def deploy_something_else(deployed: FakeCluster) -> None:
+def deploy_something_else(deployed: NodelessCluster) -> None:
     deployed.update(DECLARED, user_data="second")
 
 
-def deploy_three_workers(deployed: FakeCluster) -> None:
+def deploy_three_workers(deployed: NodelessCluster) -> None:
     deployed.update(declared_sizes(worker_count=3, needed_workers=3))
 
 
-def deploy_one_needed(deployed: FakeCluster) -> None:
+def deploy_one_needed(deployed: NodelessCluster) -> None:
     deployed.update(declared_sizes(worker_count=2, needed_workers=1))
 
 
-def fail_to_deploy(deployed: FakeCluster) -> None:
+def fail_to_deploy(deployed: NodelessCluster) -> None:
     deployed.update(DECLARED, user_data="second", fails=True)
     assert deployed.stacks.status(NAME) == "UPDATE_ROLLBACK_COMPLETE"
 
 
-def pause_when_idle(deployed: FakeCluster) -> None:
+def pause_when_idle(deployed: NodelessCluster) -> None:
     """Pause like the master's agent; tests/bootstrap/idle tests the decision."""
     master, _ = deployed.names()
     GroupRequests(lambda: deployed.autoscaling, group=master, instance_id="i-1").pause_cluster(NAME)
 
 
-def find_room(cluster: FakeCluster) -> None:
+def find_room(cluster: NodelessCluster) -> None:
     """Run ``dlcluster up``; it refuses to touch other sizes than the declared ones, unless the cluster is paused."""
     before = cluster.sizes()
     code = main(["up", "--yes"])
     assert (code, cluster.sizes()) in [(0, DECLARED), (EXIT_FAILED, before)]
 
 
-def run(*words: str) -> Callable[[FakeCluster], None]:
-    def run_command(_deployed: FakeCluster) -> None:
+def run(*words: str) -> Callable[[NodelessCluster], None]:
+    def run_command(_deployed: NodelessCluster) -> None:
         assert main([*words]) == 0
 
     return run_command
 
 
 UP = "`dlcluster up`"
-WRITERS: dict[str, Callable[[FakeCluster], None]] = {
+WRITERS: dict[str, Callable[[NodelessCluster], None]] = {
     "`cdk deploy` of anything but sizes": deploy_something_else,
     "`cdk deploy` of `worker_count` 3": deploy_three_workers,
     "`cdk deploy` of `min_workers` 1": deploy_one_needed,
@@ -88,10 +88,10 @@ def test_docs_table_lists_every_writer_and_state() -> None:
 
 
 @pytest.fixture
-def writes_to(writer: str, request: pytest.FixtureRequest) -> FakeCluster:
+def writes_to(writer: str, request: pytest.FixtureRequest) -> NodelessCluster:
     """Return the deployed cluster; for ``dlcluster up``, one whose zone it has chosen."""
     if writer != UP:
-        deployed: FakeCluster = request.getfixturevalue("deployed")
+        deployed: NodelessCluster = request.getfixturevalue("deployed")
         return deployed
     placed: UpCluster = request.getfixturevalue("cluster")
     placed.aws.capacities.unlink()  # every zone has room
@@ -101,7 +101,7 @@ def writes_to(writer: str, request: pytest.FixtureRequest) -> FakeCluster:
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("writer", WRITERS)
-def test_each_writer_leaves_the_documented_sizes(writes_to: FakeCluster, writer: str, state: str) -> None:
+def test_each_writer_leaves_the_documented_sizes(writes_to: NodelessCluster, writer: str, state: str) -> None:
     cell = CELL.fullmatch(dict(table())[writer][state])
     assert cell
     WRITERS[writer](in_state(writes_to, state))

@@ -22,7 +22,7 @@ from cli.up.attempt import ATTEMPT_TAG
 from cli.up.requirements import require_quota
 from cli.up.terminate_fleet import EMPTY_POLLS_REQUIRED
 from cli.up.zone_deployer import ZoneDeployer
-from tests.cli.sizes.fake_cluster import NAME, FakeProcess
+from tests.cli.sizes.nodeless_cluster import NAME, FakeProcess
 from tests.cli.up.up_cluster import SETTINGS, ZONES, KilledError, UpCluster, all_nodes_in
 from tests.local.control_plane.harness import AccountLimits
 

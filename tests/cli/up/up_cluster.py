@@ -15,7 +15,7 @@ from cli.aws.clients import Clients
 from cli.cdk.context import read_context, read_props
 from cli.main import main
 from stacks.settings.props import ClusterProps
-from tests.cli.sizes.fake_cluster import NAME, FakeCluster, FakeProcess, template
+from tests.cli.sizes.nodeless_cluster import NAME, FakeProcess, NodelessCluster, template
 from tests.local.control_plane.harness import REGION
 from tests.local.control_plane.templates import reference, resource
 
@@ -43,7 +43,7 @@ class KilledError(BaseException):
 
 
 @dataclass(kw_only=True)
-class UpCluster(FakeCluster):
+class UpCluster(NodelessCluster):
     """The cluster, and what was done to it."""
 
     done: list[str] = field(default_factory=list)

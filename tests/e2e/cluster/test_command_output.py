@@ -18,7 +18,7 @@ from cli.command_group import COMMANDS
 from cli.errors import EXIT_CREDENTIALS, EXIT_FAILED, EXIT_NO_CLUSTER, EXIT_USAGE, CredentialsError
 from local.faults.clients import client
 from local.run.startup import REGION
-from tests.cli.command_lines import AMBIGUOUS_WITH_TWO, LINES, NEEDS_A_CLUSTER, prints_json, words_of
+from tests.cli.command_lines import AMBIGUOUS_WITH_TWO, LINES, NEEDS_A_CLUSTER, prepare_command_line, prints_json
 from tests.cli.moto_cluster import template
 from tests.e2e.support.command_answers import Prompt, enter_project
 from tests.e2e.support.deployed_cluster import NODES, STACK, DeployedCluster
@@ -208,7 +208,7 @@ def test_commands_that_end_nodes_ask_first_and_check_waits_for_the_job(prompt: P
 
 @pytest.mark.parametrize("command", LINES)
 def test_credentials_that_aws_refuses(prompt: Prompt, credentials: str, command: str) -> None:
-    code, error = prompt.fails(words_of(command, region=REGION))
+    code, error = prompt.fails(prepare_command_line(command, region=REGION))
     assert code == EXIT_CREDENTIALS
     assert re.fullmatch(f"({credentials}): {CredentialsError.fix}", error), error
 
@@ -224,7 +224,7 @@ def test_preflight_finds_credentials_that_aws_refuses(prompt: Prompt, credential
 
 @pytest.mark.parametrize("command", NEEDS_A_CLUSTER)
 def test_no_such_cluster(prompt: Prompt, command: str) -> None:
-    words = words_of(command, region=REGION, cluster="two")
+    words = prepare_command_line(command, region=REGION, cluster="two")
     found = prompt.fails([words[0], *(["--cluster", "two"] if command in AMBIGUOUS_WITH_TWO else []), *words[1:]])
     assert found == (EXIT_NO_CLUSTER, f"no cluster 'two' in {REGION}; clusters there: {STACK}")
     code, error = Prompt(capture=prompt.capture, options=["--region", WRONG_REGION]).fails(words)
@@ -257,7 +257,7 @@ def test_why_and_up_in_a_wrong_region(prompt: Prompt) -> None:
     elsewhere = Prompt(capture=prompt.capture, options=["--region", WRONG_REGION])
     unknown = f"no stack {STACK} in {WRONG_REGION}, and none was deleted in the last 90 days"
     assert elsewhere.fails(["why", "--cluster", STACK]) == (EXIT_NO_CLUSTER, unknown)
-    code, error = elsewhere.fails(words_of("up", region=REGION, cluster=STACK))
+    code, error = elsewhere.fails(prepare_command_line("up", region=REGION, cluster=STACK))
     assert code == EXIT_FAILED
     assert error.startswith(f"no zone in the setting zones offers g6.xlarge: {REGION}a, {REGION}b; dlcluster ")
 
@@ -265,7 +265,7 @@ def test_why_and_up_in_a_wrong_region(prompt: Prompt) -> None:
 @pytest.mark.parametrize("command", AMBIGUOUS_WITH_TWO)
 def test_several_clusters(prompt: Prompt, second: str, command: str) -> None:
     expected = f"more than one cluster in {REGION}, choose with --cluster: {STACK}, {second}"
-    assert prompt.fails(words_of(command, region=REGION)) == (EXIT_USAGE, expected)
+    assert prompt.fails(prepare_command_line(command, region=REGION)) == (EXIT_USAGE, expected)
 
 
 def test_several_clusters_are_listed_and_one_is_chosen(prompt: Prompt, second: str) -> None:

@@ -17,7 +17,7 @@ from local.chaos.observer import ClusterObserver
 from local.faults import Faults
 from local.faults.clients import client
 from local.run.startup import REGION
-from tests.cli.command_lines import ON_MASTER, words_of
+from tests.cli.command_lines import ON_MASTER, prepare_command_line
 from tests.e2e.support.command_answers import Prompt, enter_project
 from tests.e2e.support.deployed_cluster import NODES, STACK, DeployedCluster, aliases, node_disk, stack_outputs
 from tests.service_models import shared_models
@@ -133,7 +133,7 @@ def no_launches(group: str) -> Iterator[None]:
 def check_commands_without_master(prompt: Prompt, lost: str) -> None:
     """Check what each command says while the master is away: those that need it fail, with the reason."""
     for command in ON_MASTER:
-        words = words_of(command, region=REGION, cluster=STACK)
+        words = prepare_command_line(command, region=REGION, cluster=STACK)
         assert prompt.fails(words) == (EXIT_FAILED, f"{NO_MASTER} ({lost} is terminated)"), command
     status, text = prompt.json(["status"]), prompt.run(["status"]).out
     assert (status["running_nodes"], status["missing_nodes"]) == (NODES - 1, 1)

@@ -87,7 +87,7 @@ backend = connection.create(config, world=connection.world, dp=DataParallelGroup
 def step(samples):
     before = backend.weights()["9.weight"]
     backend.forward_backward(*load_and_transform(data, data.train, numpy.arange(samples)))
-    backend.optimizer_step(global_batch_size=8)
+    backend.optimizer_step(num_samples=8)
     return backend.weights()["9.weight"] - before
 first = step(8)
 backend.set_learning_rate(0.05)
@@ -118,7 +118,7 @@ def train(backend, rates):
     for rate in rates:
         backend.forward_backward(*batch)
         backend.set_learning_rate(rate)
-        backend.optimizer_step(global_batch_size=8)
+        backend.optimizer_step(num_samples=8)
     return backend.state()
 whole = create()
 whole.restore(None, source=0)

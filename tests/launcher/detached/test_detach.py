@@ -18,7 +18,7 @@ from launcher.job_records.recorder import user_name
 from launcher.job_records.records import JobRecord, JobState
 from launcher.options.parser import parse_options
 from launcher.paths import JOBS_DIR
-from tests.launcher.ssh_cluster import ADDRESSES, LAUNCHER, SshCluster, read_lines, wait_until_gone
+from tests.launcher.loopback_cluster import ADDRESSES, LAUNCHER, LoopbackCluster, read_lines, wait_until_gone
 
 FIRST, SECOND, _ = ADDRESSES
 SECRET = f"hunter2-{os.urandom(8).hex()}"
@@ -52,11 +52,11 @@ else:
 class Shell:
     """A user's shell on the first node."""
 
-    def __init__(self, cluster: SshCluster, monkeypatch: pytest.MonkeyPatch, *, runtime: Path) -> None:
+    def __init__(self, cluster: LoopbackCluster, monkeypatch: pytest.MonkeyPatch, *, runtime: Path) -> None:
         self.cluster = cluster
         self.runtime = runtime
         (self.runtime / "systemd").mkdir()
-        cluster.program("systemd-run", "").write_text(SYSTEMD_RUN)
+        cluster.write_program("systemd-run", "").write_text(SYSTEMD_RUN)
         linger = cluster.directory / "linger"
         linger.mkdir()
         (linger / user_name()).touch()
@@ -73,7 +73,7 @@ class Shell:
             monkeypatch.setenv(name, value)
 
     def launch(self, *arguments: str, hosts: tuple[str, ...] = (FIRST, SECOND), cwd: str = "/") -> int:
-        options = ["-H", str(self.cluster.hosts_file(hosts)), "--env", f"STRAY_TOKEN:{self.cluster.token}"]
+        options = ["-H", str(self.cluster.write_hosts_file(hosts)), "--env", f"STRAY_TOKEN:{self.cluster.token}"]
         words = ["--detach", *options, *arguments]
         return detach.detach(words, grace_s=parse_options(words, environ=os.environ).grace_s, cwd=cwd)
 
@@ -85,7 +85,7 @@ class Shell:
 
 
 @pytest.fixture
-def shell(cluster: SshCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
+def shell(cluster: LoopbackCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
     # Short, like /run/user/1000, because the name of a socket has 108 bytes (unix(7)).
     with tempfile.TemporaryDirectory(dir="/tmp") as runtime:
         shell = Shell(cluster, monkeypatch, runtime=Path(runtime))
@@ -186,8 +186,8 @@ def test_job_that_ends_at_once_has_started(shell: Shell, capfd: pytest.CaptureFi
 def test_sigterm_ends_a_start_and_its_job(shell: Shell) -> None:
     """dlcluster run sends it after Ctrl-C, before its user knows the job's id."""
     stop = f'echo "$*" > {shell.runtime}/stopped'
-    shell.cluster.program("systemctl", stop)
-    shell.cluster.program("systemd-run", "sleep 0.3\nkill -TERM $PPID\nexec sleep 100")
+    shell.cluster.write_program("systemctl", stop)
+    shell.cluster.write_program("systemd-run", "sleep 0.3\nkill -TERM $PPID\nexec sleep 100")
     before = signal.getsignal(signal.SIGTERM)
     assert shell.launch("sleep 1000") == 143
     assert re.fullmatch(r"--user stop deeplearning-job-\S+\.service\n", (shell.runtime / "stopped").read_text())
@@ -196,14 +196,14 @@ def test_sigterm_ends_a_start_and_its_job(shell: Shell) -> None:
 
 
 def test_unit_that_cannot_be_stopped_is_reported(shell: Shell) -> None:
-    shell.cluster.program("systemctl", "exit 1")
-    shell.cluster.program("systemd-run", "sleep 0.3\nkill -TERM $PPID\nexec sleep 100")
+    shell.cluster.write_program("systemctl", "exit 1")
+    shell.cluster.write_program("systemd-run", "sleep 0.3\nkill -TERM $PPID\nexec sleep 100")
     with pytest.raises(LaunchError, match=r"job \S+ may still be running: cannot stop its unit: "):
         shell.launch("sleep 1000")
 
 
 def test_job_ended_by_a_shutdown_is_failed_and_not_cancelled(shell: Shell) -> None:
-    shell.cluster.program("systemctl", '[ "$*" = "--user is-system-running" ] && echo stopping\nexit 1')
+    shell.cluster.write_program("systemctl", '[ "$*" = "--user is-system-running" ] && echo stopping\nexit 1')
     assert shell.launch("sleep 1000") == 0
     os.kill(shell.record().pid, signal.SIGTERM)
     shell.run_subcommand("logs", "-f")

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from launcher.frameworks import mpi
-from tests.launcher.ssh_cluster import LAUNCHER, SshCluster
+from tests.launcher.loopback_cluster import LAUNCHER, LoopbackCluster
 
 
 @pytest.fixture
-def cluster(cluster: SshCluster, tmp_path: Path) -> SshCluster:
+def cluster(cluster: LoopbackCluster, tmp_path: Path) -> LoopbackCluster:
     """Reach the launcher by a path without blanks, wherever the checkout is, because mpirun splits commands there."""
     for package in ("launcher", "bootstrap"):
         (tmp_path / package).symlink_to(LAUNCHER.parent / package)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launcher.ssh_cluster import ADDRESSES, SshCluster, read_lines
+from tests.launcher.loopback_cluster import ADDRESSES, LoopbackCluster, read_lines
 
 FIRST, SECOND, THIRD = ADDRESSES
 
@@ -40,7 +40,7 @@ else:
 """Processes that meet at the scheduler; no worker ends before all of them have printed."""
 
 
-def test_scheduler_servers_and_workers_meet_at_addresses(cluster: SshCluster) -> None:
+def test_scheduler_servers_and_workers_meet_at_addresses(cluster: LoopbackCluster) -> None:
     result = cluster.run("-s", "2", "python", "-c", PARAMETER_SERVERS, environment={"PS_VERBOSE": "1"})
     assert (result.code, result.stderr) == (0, b"")
     assert result.lines == [
@@ -53,26 +53,26 @@ def test_scheduler_servers_and_workers_meet_at_addresses(cluster: SshCluster) ->
     ]
 
 
-def test_failing_worker_ends_servers_and_scheduler(cluster: SshCluster) -> None:
+def test_failing_worker_ends_servers_and_scheduler(cluster: LoopbackCluster) -> None:
     result = cluster.run("-s", "3", '[ "$DMLC_ROLE" != worker ] || exit 3; sleep 1000')
     assert result.code == 3
     assert "ended with exit code 3" in result.reason
     assert ": worker " in result.reason
 
 
-def test_failing_server_ends_the_job(cluster: SshCluster) -> None:
+def test_failing_server_ends_the_job(cluster: LoopbackCluster) -> None:
     result = cluster.run("-n", "2", "-s", "1", '[ "$DMLC_ROLE" != server ] || exit 4; sleep 1000')
     assert result.code == 4
     assert result.reason == f"launch: {FIRST}: server 0 ended with exit code 4"
 
 
-def test_servers_that_outlive_their_workers_are_stopped_without_a_failure(cluster: SshCluster) -> None:
+def test_servers_that_outlive_their_workers_are_stopped_without_a_failure(cluster: LoopbackCluster) -> None:
     result = cluster.run("-n", "2", "-s", "2", '[ "$DMLC_ROLE" = worker ] || sleep 1000')
     assert (result.code, result.stderr) == (0, b"")
     assert cluster.ranks() == []
 
 
-def test_ctrl_c_leaves_no_server_and_no_scheduler(cluster: SshCluster) -> None:
+def test_ctrl_c_leaves_no_server_and_no_scheduler(cluster: LoopbackCluster) -> None:
     with cluster.start("-s", "3", "echo up; sleep 1000") as launcher:
         read_lines(launcher.stdout, 7)
         ranks = cluster.ranks()
@@ -83,7 +83,7 @@ def test_ctrl_c_leaves_no_server_and_no_scheduler(cluster: SshCluster) -> None:
     assert cluster.ranks() == []
 
 
-def test_missing_interface_ends_the_job_with_its_name(cluster: SshCluster) -> None:
+def test_missing_interface_ends_the_job_with_its_name(cluster: LoopbackCluster) -> None:
     result = cluster.run("-n", "2", "-s", "1", "sleep 1000", environment={"DMLC_INTERFACE": "eth77"})
     assert result.code == 1
     assert b"DMLC_INTERFACE must name an interface of lo, " in result.stderr
@@ -108,13 +108,13 @@ ask("DELETE", "/global/" + get("RANK"))
 """
 
 
-def test_horovods_ranks_meet_at_the_launchers_store(cluster: SshCluster) -> None:
+def test_horovods_ranks_meet_at_the_launchers_store(cluster: LoopbackCluster) -> None:
     result = cluster.run("--framework", "horovod", "python", "-c", HOROVOD)
     assert (result.code, result.stderr) == (0, b"")
     assert result.lines == [f"{host} [0] {FIRST} {SECOND} {THIRD} lo" for host in ADDRESSES]
 
 
-def test_torch_ranks_on_one_machine_use_one_thread_each_by_default(cluster: SshCluster) -> None:
+def test_torch_ranks_on_one_machine_use_one_thread_each_by_default(cluster: LoopbackCluster) -> None:
     show = "echo $OMP_NUM_THREADS"
     assert cluster.run("-n", "1", show).lines == [f"{FIRST} [0] "]
     assert set(cluster.run("-n", "2", "--nproc-per-node", "2", show).stdout.split()[2::3]) == {b"1"}
@@ -123,7 +123,7 @@ def test_torch_ranks_on_one_machine_use_one_thread_each_by_default(cluster: SshC
 
 
 @pytest.fixture
-def mpirun(cluster: SshCluster) -> dict[str, str]:
+def mpirun(cluster: LoopbackCluster) -> dict[str, str]:
     """Return a PATH with an mpirun that prints its arguments; Open MPI is not part of the test environment."""
     program = cluster.directory / "bin" / "mpirun"
     program.parent.mkdir()
@@ -139,7 +139,9 @@ def mpirun(cluster: SshCluster) -> dict[str, str]:
     return {"PATH": f"{program.parent}:{cluster.environment['PATH']}", "SECRET": "hunter2"}
 
 
-def test_mpirun_runs_once_with_secrets_only_in_its_environment(cluster: SshCluster, mpirun: dict[str, str]) -> None:
+def test_mpirun_runs_once_with_secrets_only_in_its_environment(
+    cluster: LoopbackCluster, mpirun: dict[str, str]
+) -> None:
     result = cluster.run("-n", "1", "--launcher", "mpi", "--env", "SECRET", "python", "x y", environment=mpirun)
     options = ["-bind-to", "none", "-map-by", "slot", "-mca", "pml", "ob1", "-mca", "btl", "^openib"]
     variables = ["NCCL_SOCKET_IFNAME", "PATH", "SECRET", "STRAY_TOKEN"]
@@ -155,13 +157,13 @@ def test_mpirun_runs_once_with_secrets_only_in_its_environment(cluster: SshClust
     assert (result.code, result.stderr) == (0, b"")
 
 
-def test_mpiruns_exit_code_is_the_jobs(cluster: SshCluster, mpirun: dict[str, str]) -> None:
+def test_mpiruns_exit_code_is_the_jobs(cluster: LoopbackCluster, mpirun: dict[str, str]) -> None:
     result = cluster.run("--launcher", "mpi", "--env", "CODE:9", "--env", "SECRET", "x", "y", environment=mpirun)
     assert result.code == 9
     assert result.reason == f"launch: {FIRST}: mpirun ended with exit code 9"
 
 
-def test_missing_mpirun_exits_with_127(cluster: SshCluster, tmp_path: Path) -> None:
+def test_missing_mpirun_exits_with_127(cluster: LoopbackCluster, tmp_path: Path) -> None:
     result = cluster.run("--launcher", "mpi", "python", "x")
     assert result.code == 127
     assert b"mpirun: command not found" in result.stderr

@@ -15,9 +15,9 @@ import pytest
 
 from launcher.frameworks.orted.command_handoff import receive_command, send_command
 from launcher.frameworks.orted.names import socket_name
-from tests.launcher.ssh_cluster import (
+from tests.launcher.loopback_cluster import (
     ADDRESSES,
-    SshCluster,
+    LoopbackCluster,
     change_constants,
     copy_launcher,
     read_lines,
@@ -45,11 +45,11 @@ RANK = "setsid sleep 1000 & echo daemon $$; wait"
 
 
 @pytest.fixture
-def environment(cluster: SshCluster) -> dict[str, str]:
+def environment(cluster: LoopbackCluster) -> dict[str, str]:
     """Return variables with an mpirun first on PATH that starts one daemon on each other host."""
     script = cluster.directory / "mpirun.py"
     script.write_text(MPIRUN)
-    program = cluster.program("mpirun", f'exec {sys.executable} {script} "$@"')
+    program = cluster.write_program("mpirun", f'exec {sys.executable} {script} "$@"')
     return {"PATH": f"{program.parent}:{cluster.environment['PATH']}"}
 
 
@@ -59,7 +59,7 @@ def launch(daemon: str, **more: str) -> list[str]:
 
 
 def test_daemon_is_the_runners_child_and_has_the_jobs_variables(
-    cluster: SshCluster, environment: dict[str, str]
+    cluster: LoopbackCluster, environment: dict[str, str]
 ) -> None:
     result = cluster.run(*launch('echo "$A" $OMPI_MCA_btl_tcp_if_include $MORE', MORE="more"), environment=environment)
     assert (result.code, result.stderr) == (0, b"")
@@ -68,7 +68,7 @@ def test_daemon_is_the_runners_child_and_has_the_jobs_variables(
 
 
 def test_exit_code_is_mpiruns_when_a_daemon_has_failed(
-    cluster: SshCluster, patient_launcher: Path, environment: dict[str, str]
+    cluster: LoopbackCluster, patient_launcher: Path, environment: dict[str, str]
 ) -> None:
     patient = replace(cluster, launcher=patient_launcher)
     result = patient.run(*launch("exit 1", RUNS="1", CODE="9"), environment=environment)
@@ -86,7 +86,7 @@ def short_mpirun_timeout_launcher(tmp_path_factory: pytest.TempPathFactory) -> P
 
 @pytest.mark.parametrize("victim", ["mpirun", "launcher", "daemon"])
 def test_no_daemon_is_left_on_any_node(
-    cluster: SshCluster, short_mpirun_timeout_launcher: Path, environment: dict[str, str], victim: str
+    cluster: LoopbackCluster, short_mpirun_timeout_launcher: Path, environment: dict[str, str], victim: str
 ) -> None:
     cluster_with_runtime_dir = replace(cluster, launcher=short_mpirun_timeout_launcher)
     with cluster_with_runtime_dir.start(*launch(RANK, RUNS="1000"), environment=environment) as launcher:

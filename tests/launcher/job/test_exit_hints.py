@@ -3,7 +3,7 @@
 import pytest
 
 from launcher.job.exit_hints import exit_hint
-from tests.launcher.ssh_cluster import SshCluster
+from tests.launcher.loopback_cluster import LoopbackCluster
 
 LINE = ("/bin/bash", "-c")
 
@@ -48,7 +48,7 @@ def test_other_tools_variable_is_answered_with_ours() -> None:
     assert exit_hint(1, ("python", "x.py"), [b"KeyError: 'MY_RANK'"]) == ""
 
 
-def test_directory_and_a_misspelled_subcommand_get_hints(cluster: SshCluster) -> None:
+def test_directory_and_a_misspelled_subcommand_get_hints(cluster: LoopbackCluster) -> None:
     directory = cluster.run("-n", "1", str(cluster.directory))
     assert directory.code == 126
     assert directory.reason.endswith(f"126: if Python is to run {cluster.directory}: launch python {cluster.directory}")

@@ -12,15 +12,15 @@ import pytest
 from launcher.job.connect import KEX_ADVICE
 from launcher.paths import JOBS_DIR
 from launcher.transport.protocol import PROTOCOL_VERSION
-from tests.launcher.ssh_cluster import ADDRESSES, SshCluster, change_constants, copy_launcher, wait_until_gone
+from tests.launcher.loopback_cluster import ADDRESSES, LoopbackCluster, change_constants, copy_launcher, wait_until_gone
 
 FIRST, SECOND, THIRD = ADDRESSES
 OUT_OF_MEMORY = ": killed (SIGKILL), often out of memory"
 NO_KEY = "Host key verification failed."
 
 
-def test_node_of_another_release_is_refused(cluster: SshCluster) -> None:
-    old = cluster.program("ssh", "printf '\\0deeplearning-runner 1\\n'; exec sleep 1000")
+def test_node_of_another_release_is_refused(cluster: LoopbackCluster) -> None:
+    old = cluster.write_program("ssh", "printf '\\0deeplearning-runner 1\\n'; exec sleep 1000")
     path = f"{old.parent}:{cluster.environment['PATH']}"
     result = cluster.run("true", hosts=[FIRST, SECOND], environment={"PATH": path})
     assert result.code == 1
@@ -31,7 +31,7 @@ def test_node_of_another_release_is_refused(cluster: SshCluster) -> None:
 
 
 @pytest.mark.parametrize("code", [1, 2, 77, 255])
-def test_first_failing_ranks_exit_code_is_the_jobs(cluster: SshCluster, code: int) -> None:
+def test_first_failing_ranks_exit_code_is_the_jobs(cluster: LoopbackCluster, code: int) -> None:
     result = cluster.run(f"if [ $RANK = 1 ]; then echo broken >&2; exit {code}; fi; sleep 1000")
     assert result.code == code
     assert result.reason == f"launch: {SECOND}: rank 1 ended with exit code {code}"
@@ -39,25 +39,25 @@ def test_first_failing_ranks_exit_code_is_the_jobs(cluster: SshCluster, code: in
     assert (shown in result.stderr.decode(), result.stderr.count(b"broken")) == (True, 1)
 
 
-def test_killed_rank_has_a_shells_exit_code(cluster: SshCluster) -> None:
+def test_killed_rank_has_a_shells_exit_code(cluster: LoopbackCluster) -> None:
     result = cluster.run("[ $RANK != 2 ] || kill -9 $$; sleep 1000")
     assert result.code == 137
     assert result.reason == f"launch: {THIRD}: rank 2 ended with exit code 137{OUT_OF_MEMORY}"
 
 
-def test_command_that_is_not_found_exits_with_127(cluster: SshCluster) -> None:
+def test_command_that_is_not_found_exits_with_127(cluster: LoopbackCluster) -> None:
     result = cluster.run("no-such-program", "--option")
     assert result.code == 127
     assert b"no-such-program: command not found" in result.stderr
     assert "ended with exit code 127" in result.reason
 
 
-def test_command_that_is_not_executable_exits_with_126(cluster: SshCluster) -> None:
+def test_command_that_is_not_executable_exits_with_126(cluster: LoopbackCluster) -> None:
     result = cluster.run("/etc/passwd", "x")
     assert result.code == 126
 
 
-def test_nothing_starts_if_a_node_is_unreachable(cluster: SshCluster) -> None:
+def test_nothing_starts_if_a_node_is_unreachable(cluster: LoopbackCluster) -> None:
     touched = cluster.directory / "touched"
     result = cluster.run(f"touch {touched}", hosts=[FIRST, SECOND, "127.0.0.77"])
     assert result.code == 1
@@ -86,7 +86,7 @@ def full_backlog(nodes: Path) -> Iterator[None]:
         yield
 
 
-def with_timeout(cluster: SshCluster, tmp_path: Path, *, constant: str, seconds: int) -> SshCluster:
+def with_timeout(cluster: LoopbackCluster, tmp_path: Path, *, constant: str, seconds: int) -> LoopbackCluster:
     """Copy the launcher, with another deadline."""
     launcher = copy_launcher(tmp_path / "short-timeout")
     change_constants(launcher, {constant: seconds})
@@ -94,7 +94,7 @@ def with_timeout(cluster: SshCluster, tmp_path: Path, *, constant: str, seconds:
 
 
 @pytest.mark.usefixtures("full_backlog")
-def test_nothing_starts_if_a_host_drops_all_packets(cluster: SshCluster, tmp_path: Path) -> None:
+def test_nothing_starts_if_a_host_drops_all_packets(cluster: LoopbackCluster, tmp_path: Path) -> None:
     touched = tmp_path / "touched"
     short_timeout_cluster = with_timeout(cluster, tmp_path, constant="transport/ssh.CONNECT_TIMEOUT_S", seconds=2)
     result = short_timeout_cluster.run(f"touch {touched}", hosts=[FIRST, SILENT_HOST])
@@ -107,10 +107,12 @@ def test_nothing_starts_if_a_host_drops_all_packets(cluster: SshCluster, tmp_pat
     assert not touched.exists()
 
 
-def test_nothing_starts_if_a_host_accepts_and_never_answers(cluster: SshCluster, nodes: Path, tmp_path: Path) -> None:
+def test_nothing_starts_if_a_host_accepts_and_never_answers(
+    cluster: LoopbackCluster, nodes: Path, tmp_path: Path
+) -> None:
     touched, pids = tmp_path / "touched", tmp_path / "pids"
     hangs = f"echo $$ >> {pids}; exec sleep 1000"
-    ssh = cluster.program("ssh", f'case "$*" in *" {THIRD} "*) {hangs};; esac; exec {nodes}/bin/ssh "$@"')
+    ssh = cluster.write_program("ssh", f'case "$*" in *" {THIRD} "*) {hangs};; esac; exec {nodes}/bin/ssh "$@"')
     # Long enough for the first node's runner on a busy machine.
     short_timeout_cluster = with_timeout(cluster, tmp_path, constant="job/connect.READY_TIMEOUT_S", seconds=10)
     path = f"{ssh.parent}:{cluster.environment['PATH']}"
@@ -121,7 +123,7 @@ def test_nothing_starts_if_a_host_accepts_and_never_answers(cluster: SshCluster,
     wait_until_gone([int(pid) for pid in pids.read_text().split()], seconds=60)
 
 
-def test_unknown_host_key_is_reported_with_its_node(cluster: SshCluster, nodes: Path) -> None:
+def test_unknown_host_key_is_reported_with_its_node(cluster: LoopbackCluster, nodes: Path) -> None:
     known = nodes / "known_hosts"
     kept = known.read_text()
     known.write_text("".join(line for line in kept.splitlines(True) if SECOND not in line))
@@ -133,8 +135,8 @@ def test_unknown_host_key_is_reported_with_its_node(cluster: SshCluster, nodes: 
     assert result.reason == f"launch: cannot reach 1 of 3 nodes, nothing started: {SECOND}: {NO_KEY}"
 
 
-def test_error_for_localhost_names_this_machines_host_name(cluster: SshCluster) -> None:
-    ssh = cluster.program("ssh", "echo 'Host key verification failed.' >&2; exit 255")
+def test_error_for_localhost_names_this_machines_host_name(cluster: LoopbackCluster) -> None:
+    ssh = cluster.write_program("ssh", "echo 'Host key verification failed.' >&2; exit 255")
     path = f"{ssh.parent}:{cluster.environment['PATH']}"
     result = cluster.run("true", hosts=[FIRST, "localhost"], environment={"PATH": path})
     assert result.code == 1
@@ -142,7 +144,7 @@ def test_error_for_localhost_names_this_machines_host_name(cluster: SshCluster) 
     assert result.reason == f"launch: cannot reach 1 of 2 nodes, nothing started: localhost: {NO_KEY} {advice}"
 
 
-def test_denied_logins_are_reported_with_their_nodes(cluster: SshCluster, nodes: Path) -> None:
+def test_denied_logins_are_reported_with_their_nodes(cluster: LoopbackCluster, nodes: Path) -> None:
     path = cluster.path_with_ssh(nodes, "Host 127.*\n  User no-such-user\n")
     result = cluster.run("true", environment={"PATH": path})
     assert result.code == 1
@@ -150,19 +152,19 @@ def test_denied_logins_are_reported_with_their_nodes(cluster: SshCluster, nodes:
     assert f"{SECOND}: no-such-user@{SECOND}: Permission denied (publickey" in result.reason
 
 
-def test_background_process_of_ssh_does_not_delay_the_job(cluster: SshCluster, nodes: Path) -> None:
+def test_background_process_of_ssh_does_not_delay_the_job(cluster: LoopbackCluster, nodes: Path) -> None:
     # A shared connection (ControlPersist) keeps ssh's standard error open.
-    sharing = cluster.program("ssh", f'sleep 20 >/dev/null </dev/null &\nexec {nodes}/bin/ssh "$@"')
+    sharing = cluster.write_program("ssh", f'sleep 20 >/dev/null </dev/null &\nexec {nodes}/bin/ssh "$@"')
     path = f"{sharing.parent}:{cluster.environment['PATH']}"
     result = cluster.run("echo hello", hosts=[FIRST, SECOND], environment={"PATH": path})
     assert result.lines == [f"{host} [0] hello" for host in (FIRST, SECOND)]
     assert (result.code, result.stderr) == (0, b"")
 
 
-def test_error_without_a_common_key_exchange_names_one_to_allow(cluster: SshCluster) -> None:
+def test_error_without_a_common_key_exchange_names_one_to_allow(cluster: LoopbackCluster) -> None:
     output = "Unable to negotiate with 10.0.0.7 port 22: no matching key exchange method found. Their offer: curve25519"
     # OpenSSH prints this only at its default log level.
-    ssh = cluster.program("ssh", f"case $* in *LogLevel=INFO*) echo '{output}' >&2;; esac; exit 255")
+    ssh = cluster.write_program("ssh", f"case $* in *LogLevel=INFO*) echo '{output}' >&2;; esac; exit 255")
     path = f"{ssh.parent}:{cluster.environment['PATH']}"
     # Only between the cluster's nodes does launch choose it; a restart would not help.
     hosts = [FIRST, "deeplearning-worker7", SECOND]
@@ -173,7 +175,7 @@ def test_error_without_a_common_key_exchange_names_one_to_allow(cluster: SshClus
     assert "ecdh-sha2-nistp256" in own
 
 
-def test_unresolvable_name_is_reported_in_one_line(cluster: SshCluster) -> None:
+def test_unresolvable_name_is_reported_in_one_line(cluster: LoopbackCluster) -> None:
     result = cluster.run("true", hosts=["no-such-host.invalid", SECOND])
     assert result.code == 1
     assert result.reason.startswith(
@@ -182,7 +184,7 @@ def test_unresolvable_name_is_reported_in_one_line(cluster: SshCluster) -> None:
     assert result.stderr.count(b"\n") == 1
 
 
-def test_lost_connection_ends_the_job_with_the_lost_node(cluster: SshCluster) -> None:
+def test_lost_connection_ends_the_job_with_the_lost_node(cluster: LoopbackCluster) -> None:
     # The rank's parent is the runner; to the master, its end looks like a lost node.
     result = cluster.run("if [ $RANK = 2 ]; then kill -9 $PPID; fi; sleep 1000")
     assert result.code == 1

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.launcher.ssh_cluster import ADDRESSES, SshCluster, change_constants, copy_launcher
+from tests.launcher.loopback_cluster import ADDRESSES, LoopbackCluster, change_constants, copy_launcher
 
 
 @pytest.fixture
-def cluster_with(cluster: SshCluster, tmp_path: Path) -> Callable[[list[str]], SshCluster]:
+def cluster_with(cluster: LoopbackCluster, tmp_path: Path) -> Callable[[list[str]], LoopbackCluster]:
     """Create a cluster whose launcher takes these machines for nodes with these frameworks."""
 
-    def make(frameworks: list[str]) -> SshCluster:
+    def make(frameworks: list[str]) -> LoopbackCluster:
         root, config = tmp_path / "opt", tmp_path / "node.json"
         launcher = copy_launcher(tmp_path / "release")
         paths = {"PRODUCT_DIR": str(root), "NODE_CONFIG_FILE": str(config)}
@@ -42,7 +42,7 @@ def cluster_with(cluster: SshCluster, tmp_path: Path) -> Callable[[list[str]], S
     ],
 )
 def test_nothing_starts_when_nodes_lack_the_framework(
-    cluster_with: Callable[[list[str]], SshCluster], arguments: list[str], framework: str
+    cluster_with: Callable[[list[str]], LoopbackCluster], arguments: list[str], framework: str
 ) -> None:
     result = cluster_with([]).run(*arguments)
     assert (result.code, result.stdout) == (1, b"")
@@ -53,7 +53,7 @@ def test_nothing_starts_when_nodes_lack_the_framework(
 
 
 def test_environment_without_the_jobs_framework_is_reported(
-    cluster_with: Callable[[list[str]], SshCluster],
+    cluster_with: Callable[[list[str]], LoopbackCluster],
 ) -> None:
     result = cluster_with(["mxnet"]).run("-n", "1", "--framework", "horovod", "python", "train.py")
     assert result.code == 1
@@ -62,7 +62,7 @@ def test_environment_without_the_jobs_framework_is_reported(
 
 @pytest.mark.parametrize("arguments", [["-s", "1"], ["--framework", "horovod"]])
 def test_python_is_the_one_of_the_mxnet_environment(
-    cluster_with: Callable[[list[str]], SshCluster], arguments: list[str]
+    cluster_with: Callable[[list[str]], LoopbackCluster], arguments: list[str]
 ) -> None:
     result = cluster_with(["mxnet", "horovod"]).run(*arguments, "python", "train.py")
     assert result.code == 0
@@ -71,20 +71,20 @@ def test_python_is_the_one_of_the_mxnet_environment(
 
 
 def test_mpirun_is_the_one_of_the_mxnet_environment(
-    cluster_with: Callable[[list[str]], SshCluster],
+    cluster_with: Callable[[list[str]], LoopbackCluster],
 ) -> None:
     result = cluster_with(["mxnet", "horovod"]).run("-n", "1", "--launcher", "mpi", "python", "train.py")
     assert result.lines == [f"{ADDRESSES[0]} [mpirun] mpirun of the environment"]
 
 
-def test_pytorch_job_needs_no_mxnet_environment(cluster_with: Callable[[list[str]], SshCluster]) -> None:
+def test_pytorch_job_needs_no_mxnet_environment(cluster_with: Callable[[list[str]], LoopbackCluster]) -> None:
     result = cluster_with(["mxnet"]).run("python", "-c", "print('another')")
     assert result.code == 0
     assert {line.partition("] ")[2] for line in result.lines} == {"another"}
 
 
 def test_command_with_its_own_python_needs_no_mxnet_environment(
-    cluster_with: Callable[[list[str]], SshCluster],
+    cluster_with: Callable[[list[str]], LoopbackCluster],
 ) -> None:
     result = cluster_with([]).run("-n", "2", "-s", "1", "/bin/echo", "mine")
     assert result.code == 0
@@ -99,13 +99,13 @@ def make_python(venv: Path) -> Path:
     return venv
 
 
-def test_python_comes_from_the_named_environment(cluster: SshCluster, tmp_path: Path) -> None:
+def test_python_comes_from_the_named_environment(cluster: LoopbackCluster, tmp_path: Path) -> None:
     venv = make_python(tmp_path / "mine")
     result = cluster.run("--venv", str(venv), "train.py")
     assert (result.code, {line.partition("] ")[2] for line in result.lines}) == (0, {str(venv)})
 
 
-def test_missing_environment_is_reported_before_any_rank_starts(cluster: SshCluster, tmp_path: Path) -> None:
+def test_missing_environment_is_reported_before_any_rank_starts(cluster: LoopbackCluster, tmp_path: Path) -> None:
     result = cluster.run("--venv", str(tmp_path / "none"), "train.py")
     assert (result.code, result.stdout) == (1, b"")
     assert result.stderr.decode() == (

@@ -12,7 +12,7 @@ from launcher.job.gpu_check import check_gpus, select_gpus
 from launcher.paths import JOBS_DIR
 from launcher.spec import JobSpec
 from launcher.transport.gpus_in_use import GpuProcess, GpusInUse
-from tests.launcher.ssh_cluster import ADDRESSES, SshCluster, read_lines
+from tests.launcher.loopback_cluster import ADDRESSES, LoopbackCluster, read_lines
 
 FIRST, SECOND, _ = ADDRESSES
 QUIET = "exit 0"
@@ -27,17 +27,17 @@ BROKEN = "echo 'NVIDIA-SMI has failed, because, it could not'; exit 9"
 
 
 @pytest.fixture
-def patient_cluster(cluster: SshCluster, patient_launcher: Path) -> SshCluster:
+def patient_cluster(cluster: LoopbackCluster, patient_launcher: Path) -> LoopbackCluster:
     """Return the same user, with a launcher that waits for nvidia-smi also on a busy machine."""
     return replace(cluster, launcher=patient_launcher)
 
 
-def with_smi(cluster: SshCluster, script: str) -> dict[str, str]:
+def with_smi(cluster: LoopbackCluster, script: str) -> dict[str, str]:
     """Return the environment of a master that has GPUs."""
-    return {"PATH": f"{cluster.program('nvidia-smi', script).parent}:{cluster.environment['PATH']}"}
+    return {"PATH": f"{cluster.write_program('nvidia-smi', script).parent}:{cluster.environment['PATH']}"}
 
 
-def test_busy_gpu_is_refused_before_any_rank_starts(patient_cluster: SshCluster) -> None:
+def test_busy_gpu_is_refused_before_any_rank_starts(patient_cluster: LoopbackCluster) -> None:
     environment = with_smi(patient_cluster, IN_USE)
     options = ("-n", "2", "--nproc-per-node", "2")
     result = patient_cluster.run(*options, "echo up", environment=environment, hosts=[FIRST, SECOND])
@@ -59,16 +59,16 @@ def test_busy_gpu_is_refused_before_any_rank_starts(patient_cluster: SshCluster)
         (["--nproc-per-node", "2"], BROKEN),
     ],
 )
-def test_job_starts_if_its_gpus_are_free(cluster: SshCluster, options: list[str], script: str) -> None:
+def test_job_starts_if_its_gpus_are_free(cluster: LoopbackCluster, options: list[str], script: str) -> None:
     result = cluster.run("-n", "1", *options, "true", environment=with_smi(cluster, script))
     assert (result.code, result.stderr) == (0, b"")
 
 
-def test_node_whose_nvidia_smi_hangs_counts_its_gpus_as_free(cluster: SshCluster) -> None:
+def test_node_whose_nvidia_smi_hangs_counts_its_gpus_as_free(cluster: LoopbackCluster) -> None:
     assert cluster.run("-n", "1", "true", environment=with_smi(cluster, HANGS)).code == 0
 
 
-def test_gpus_claimed_by_another_job_are_refused_until_it_ends(cluster: SshCluster) -> None:
+def test_gpus_claimed_by_another_job_are_refused_until_it_ends(cluster: LoopbackCluster) -> None:
     environment = with_smi(cluster, QUIET)
     one_gpu = ("-n", "1", "--env", "CUDA_VISIBLE_DEVICES:0")
     with cluster.start(*one_gpu, "echo up; sleep 1000", environment=environment) as first:
@@ -84,7 +84,7 @@ def test_gpus_claimed_by_another_job_are_refused_until_it_ends(cluster: SshClust
     assert cluster.run("-n", "1", "true", environment=environment).code == 0
 
 
-def test_two_jobs_share_a_node_without_gpus(cluster: SshCluster) -> None:
+def test_two_jobs_share_a_node_without_gpus(cluster: LoopbackCluster) -> None:
     with cluster.start("-n", "1", "echo up; sleep 1000") as first:
         read_lines(first.stdout, 1)
         assert cluster.run("-n", "1", "true").code == 0
@@ -128,7 +128,7 @@ def test_local_job_has_the_gpus_of_its_shell(monkeypatch: pytest.MonkeyPatch) ->
     assert select_gpus(job(), HOST) == ("0", "1")
 
 
-def test_single_process_is_refused_if_it_could_use_a_busy_gpu(patient_cluster: SshCluster) -> None:
+def test_single_process_is_refused_if_it_could_use_a_busy_gpu(patient_cluster: LoopbackCluster) -> None:
     environment = with_smi(patient_cluster, IN_USE)
     result = patient_cluster.run("-n", "1", "--nproc-per-node", "1", "echo up", environment=environment)
     assert (result.code, result.stdout) == (1, b"")

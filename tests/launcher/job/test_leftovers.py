@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from launcher.transport.protocol import HEARTBEAT_TIMEOUT_S
-from tests.launcher.ssh_cluster import ADDRESSES, LAUNCHER, SshCluster, parent, read_lines, wait_until_gone
+from tests.launcher.loopback_cluster import ADDRESSES, LAUNCHER, LoopbackCluster, parent, read_lines, wait_until_gone
 
 FIRST, SECOND, THIRD = ADDRESSES
 STUBBORN = "trap '' TERM; sleep 1000 & setsid sleep 1000 & echo up; wait; sleep 1000"
@@ -19,7 +19,9 @@ CALM = "sleep 1000 & setsid sleep 1000 & echo up; wait"
 
 @pytest.mark.parametrize("host", [FIRST, SECOND])
 @pytest.mark.parametrize(("reaper", "code"), [(False, 1), (True, 143)])
-def test_killed_part_of_the_runner_leaves_no_process(cluster: SshCluster, host: str, reaper: bool, code: int) -> None:
+def test_killed_part_of_the_runner_leaves_no_process(
+    cluster: LoopbackCluster, host: str, reaper: bool, code: int
+) -> None:
     with cluster.start(f"echo $PPID; {CALM}", hosts=[FIRST, SECOND]) as launcher:
         lines = [line.split() for line in read_lines(launcher.stdout, 4)]
         ranks = cluster.ranks()
@@ -31,7 +33,7 @@ def test_killed_part_of_the_runner_leaves_no_process(cluster: SshCluster, host: 
         wait_until_gone(ranks, seconds=60)
 
 
-def test_pkill_of_python_on_every_host_ends_the_job(cluster: SshCluster) -> None:
+def test_pkill_of_python_on_every_host_ends_the_job(cluster: LoopbackCluster) -> None:
     with cluster.start("echo $$ $PPID; exec python -c 'import time; time.sleep(1000)'") as launcher:
         lines = [line.split() for line in read_lines(launcher.stdout, 3)]
         ranks = cluster.ranks()
@@ -46,7 +48,7 @@ def test_pkill_of_python_on_every_host_ends_the_job(cluster: SshCluster) -> None
         wait_until_gone(ranks, seconds=60)
 
 
-def test_no_process_is_left_when_the_launcher_is_killed(cluster: SshCluster) -> None:
+def test_no_process_is_left_when_the_launcher_is_killed(cluster: LoopbackCluster) -> None:
     with cluster.start("--nproc-per-node", "2", CALM) as launcher:
         read_lines(launcher.stdout, 6)
         ranks = cluster.ranks()
@@ -57,7 +59,7 @@ def test_no_process_is_left_when_the_launcher_is_killed(cluster: SshCluster) -> 
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_signal_ends_the_job_everywhere(cluster: SshCluster, number: signal.Signals, code: int) -> None:
+def test_signal_ends_the_job_everywhere(cluster: LoopbackCluster, number: signal.Signals, code: int) -> None:
     with cluster.start(CALM) as launcher:
         read_lines(launcher.stdout, 3)
         launcher.send_signal(number)
@@ -67,7 +69,7 @@ def test_signal_ends_the_job_everywhere(cluster: SshCluster, number: signal.Sign
     assert cluster.ranks() == []
 
 
-def test_ranks_have_time_to_end_after_term(cluster: SshCluster) -> None:
+def test_ranks_have_time_to_end_after_term(cluster: LoopbackCluster) -> None:
     save = (
         "import os, signal, sys, time\n"
         "def save(*_):\n    time.sleep(0.5); os.write(1, b'saved'); sys.exit(0)\n"
@@ -81,7 +83,7 @@ def test_ranks_have_time_to_end_after_term(cluster: SshCluster) -> None:
     assert launcher.returncode == 143
 
 
-def test_shells_child_gets_the_full_grace(cluster: SshCluster) -> None:
+def test_shells_child_gets_the_full_grace(cluster: LoopbackCluster) -> None:
     # bash dies from TERM immediately; the program for which it waits must still be able to save.
     save = "trap 'sleep 1; echo saved; exit' TERM; echo up; while :; do sleep 0.1; done"
     with cluster.start("-n", "1", f'bash -c "{save}"; echo never') as launcher:
@@ -91,7 +93,7 @@ def test_shells_child_gets_the_full_grace(cluster: SshCluster) -> None:
     assert stdout.decode() == f"{FIRST} [0] saved\n"
 
 
-def test_ranks_that_ignore_term_are_killed(cluster: SshCluster) -> None:
+def test_ranks_that_ignore_term_are_killed(cluster: LoopbackCluster) -> None:
     with cluster.start("-n", "2", STUBBORN) as launcher:
         read_lines(launcher.stdout, 2)
         launcher.send_signal(signal.SIGINT)
@@ -100,7 +102,7 @@ def test_ranks_that_ignore_term_are_killed(cluster: SshCluster) -> None:
     assert cluster.ranks() == []
 
 
-def test_processes_left_by_a_finished_rank_end_with_the_job(cluster: SshCluster) -> None:
+def test_processes_left_by_a_finished_rank_end_with_the_job(cluster: LoopbackCluster) -> None:
     away = 'setsid bash -c "kill -USR1 $$; exec sleep 1000"'
     result = cluster.run(f"trap 'exit 0' USR1; sleep 1000 & {away} & wait")
     assert result.code == 0
@@ -108,7 +110,7 @@ def test_processes_left_by_a_finished_rank_end_with_the_job(cluster: SshCluster)
 
 
 @pytest.mark.parametrize("command", ["while :; do echo y; done", "echo up; sleep 1000"])
-def test_job_ends_when_the_reader_of_its_output_closes(cluster: SshCluster, command: str) -> None:
+def test_job_ends_when_the_reader_of_its_output_closes(cluster: LoopbackCluster, command: str) -> None:
     with cluster.start(command) as launcher:
         assert launcher.stdout is not None
         launcher.stdout.readline()
@@ -120,8 +122,8 @@ def test_job_ends_when_the_reader_of_its_output_closes(cluster: SshCluster, comm
 
 
 @pytest.mark.parametrize("command", ["echo hello; sleep 1000", "echo hello"])
-def test_output_that_cannot_be_written_ends_the_job(cluster: SshCluster, command: str) -> None:
-    hosts = cluster.hosts_file(ADDRESSES[:1])
+def test_output_that_cannot_be_written_ends_the_job(cluster: LoopbackCluster, command: str) -> None:
+    hosts = cluster.write_hosts_file(ADDRESSES[:1])
     launch = [sys.executable, str(LAUNCHER), "-H", str(hosts), "--env", f"STRAY_TOKEN:{cluster.token}"]
     with Path("/dev/full").open("wb") as full:
         ended = subprocess.run(

@@ -9,7 +9,7 @@ import pytest
 from launcher.detached.unit import LogSink
 from launcher.hosts.hostfile import Host
 from launcher.job.missing_cwd import MissingCwd
-from tests.launcher.ssh_cluster import ADDRESSES, SshCluster, launcher_lines
+from tests.launcher.loopback_cluster import ADDRESSES, LoopbackCluster, launcher_lines
 
 HOSTS = [Host(name=name) for name in ("a", "b", "c")]
 
@@ -42,12 +42,12 @@ def log_text(directory: Path) -> str:
     return "".join(path.read_text() for path in directory.iterdir())
 
 
-def test_ranks_without_the_directory_run_in_the_home_directory(cluster: SshCluster) -> None:
+def test_ranks_without_the_directory_run_in_the_home_directory(cluster: LoopbackCluster) -> None:
     # The directory is gone before the nodes get their specs; all three share a machine, so all lack it.
     project = cluster.directory / "project"
     project.mkdir()
     real = shutil.which("ssh", path=cluster.environment["PATH"])
-    ssh = cluster.program("ssh", f'rmdir {project} 2>/dev/null; exec {real} "$@"')
+    ssh = cluster.write_program("ssh", f'rmdir {project} 2>/dev/null; exec {real} "$@"')
     path = f"{ssh.parent}:{cluster.environment['PATH']}"
     result = cluster.run("true", cwd=project, environment={"PATH": path})
     assert result.code == 0

@@ -15,9 +15,9 @@ from launcher.job import node_loss
 from launcher.job.failure import Failure, FailureCause
 from launcher.job.node_loss import NodeStateReader, node_loss_failure, parse_cluster_view, wait_for_node_loss
 from tests.bootstrap.identities import instance_id, public_key
-from tests.launcher.ssh_cluster import (
+from tests.launcher.loopback_cluster import (
     ADDRESSES,
-    SshCluster,
+    LoopbackCluster,
     change_constants,
     copy_launcher,
     launcher_lines,
@@ -118,7 +118,7 @@ def test_unreadable_state_file_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def cluster_with_state_file(cluster: SshCluster, tmp_path: Path) -> tuple[SshCluster, Path]:
+def cluster_with_state_file(cluster: LoopbackCluster, tmp_path: Path) -> tuple[LoopbackCluster, Path]:
     """Create a cluster whose launcher reads the agent's state from a file; return both."""
     launcher = copy_launcher(tmp_path / "cluster_with_state_file")
     file, contract = tmp_path / "node.json", launcher.parent / "bootstrap" / "contract.py"
@@ -138,7 +138,7 @@ def replace_file(file: Path, text: str) -> None:
     fresh.replace(file)
 
 
-def test_every_rank_can_save_when_a_node_leaves(cluster_with_state_file: tuple[SshCluster, Path]) -> None:
+def test_every_rank_can_save_when_a_node_leaves(cluster_with_state_file: tuple[LoopbackCluster, Path]) -> None:
     cluster, file = cluster_with_state_file
     with cluster.start(SAVE) as launcher:
         read_lines(launcher.stdout, 3)
@@ -148,13 +148,13 @@ def test_every_rank_can_save_when_a_node_leaves(cluster_with_state_file: tuple[S
     assert (launcher.returncode, launcher_lines(stderr)) == (1, [f"launch: {THIRD} is draining"])
 
 
-def test_job_restarts_without_the_node_that_leaves(cluster_with_state_file: tuple[SshCluster, Path]) -> None:
+def test_job_restarts_without_the_node_that_leaves(cluster_with_state_file: tuple[LoopbackCluster, Path]) -> None:
     cluster, file = cluster_with_state_file
     options = ("--max-restarts", "1", "--min-nodes", "2", "--rejoin-timeout", "0")
     job = f"[ $TORCHELASTIC_RESTART_COUNT = 0 ] || exec echo $RANK of $WORLD_SIZE; {SAVE}"
     with cluster.start(*options, job) as launcher:
         read_lines(launcher.stdout, 3)
-        hosts = cluster.hosts_file(ADDRESSES)
+        hosts = cluster.write_hosts_file(ADDRESSES)
         replace_file(hosts, f"{FIRST}\n{THIRD}\n")
         replace_file(file, state(draining=[2]))
         stdout, stderr = launcher.communicate(timeout=60)
@@ -165,7 +165,7 @@ def test_job_restarts_without_the_node_that_leaves(cluster_with_state_file: tupl
     assert sorted(stdout.decode().splitlines()) == sorted([*saved, f"{FIRST} [0] 0 of 2", f"{THIRD} [0] 1 of 2"])
 
 
-def test_notice_for_the_launchers_own_node_ends_the_job(cluster_with_state_file: tuple[SshCluster, Path]) -> None:
+def test_notice_for_the_launchers_own_node_ends_the_job(cluster_with_state_file: tuple[LoopbackCluster, Path]) -> None:
     cluster, file = cluster_with_state_file
     with cluster.start("--max-restarts", "9", SAVE) as launcher:
         read_lines(launcher.stdout, 3)

@@ -22,9 +22,9 @@ from launcher.paths import JOBS_DIR, LOCK_FILE
 from launcher.spec import RestartPolicy
 from launcher.transport.protocol import FrameType
 from tests.launcher.example_job import JOB
-from tests.launcher.ssh_cluster import (
+from tests.launcher.loopback_cluster import (
     ADDRESSES,
-    SshCluster,
+    LoopbackCluster,
     change_constants,
     copy_launcher,
     launcher_lines,
@@ -32,36 +32,44 @@ from tests.launcher.ssh_cluster import (
 )
 
 FIRST, SECOND, THIRD = ADDRESSES
-IN_FIRST_RUN = "[ $TORCHELASTIC_RESTART_COUNT != 0 ] || "
-IN_FIRST_TWO_RUNS = "[ $TORCHELASTIC_RESTART_COUNT = 2 ] || "
 REFUSED = "ssh: connect to host: Connection refused"
 
 
-def lose(rank: int) -> str:
-    """Return a command that kills the runner of a rank, and thus the connection, in the first run."""
-    return f"{IN_FIRST_RUN}{{ [ $RANK != {rank} ] || kill -9 $PPID; sleep 1000; }}; echo $RANK of $WORLD_SIZE"
+def in_first_runs(count: int, commands: str) -> str:
+    """Return commands of the shell that do something in the first ``count`` runs of the job."""
+    return f"if [ $TORCHELASTIC_RESTART_COUNT -lt {count} ]; then {commands}; fi"
+
+
+def on_rank(rank: int, commands: str) -> str:
+    return f"if [ $RANK = {rank} ]; then {commands}; fi"
+
+
+def lose(rank: int, *, first: str = "true") -> str:
+    """Return commands that kill the runner of a rank, and thus the connection, in the first run; ``first`` precedes."""
+    end = on_rank(rank, f"{first}; kill -9 $PPID")
+    return in_first_runs(1, f"{end}; sleep 1000") + "; echo $RANK of $WORLD_SIZE"
 
 
 @pytest.fixture
-def patient_cluster(cluster: SshCluster, patient_launcher: Path) -> SshCluster:
+def patient_cluster(cluster: LoopbackCluster, patient_launcher: Path) -> LoopbackCluster:
     """Return the same user, with a launcher whose last attempt to reach the nodes has time on a busy machine."""
     return replace(cluster, launcher=patient_launcher)
 
 
 @pytest.fixture
-def unreachable_dir(cluster: SshCluster, nodes: Path) -> Path:
+def unreachable_dir(cluster: LoopbackCluster, nodes: Path) -> Path:
     """Create a directory in which a file with a node's name makes that node unreachable."""
     directory = cluster.directory / "unreachable"
     directory.mkdir()
-    look = f'for word; do [ ! -e {directory}/"$word" ] || {{ echo "{REFUSED}" >&2; exit 255; }}; done'
-    cluster.program("ssh", f'{look}\nexec {nodes}/bin/ssh "$@"')
+    look = f'for word; do if [ -e {directory}/"$word" ]; then echo "{REFUSED}" >&2; exit 255; fi; done'
+    cluster.write_program("ssh", f'{look}\nexec {nodes}/bin/ssh "$@"')
     cluster.environment["PATH"] = f"{cluster.directory}/bin:{cluster.environment['PATH']}"
     return directory
 
 
-def test_failed_job_restarts_with_a_new_port_under_its_id(cluster: SshCluster) -> None:
+def test_failed_job_restarts_with_a_new_port_under_its_id(cluster: LoopbackCluster) -> None:
     show = "echo $TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS $RANK $TORCHELASTIC_RUN_ID $MASTER_PORT"
-    end = f"{IN_FIRST_TWO_RUNS}[ $RANK != 1 ] || exit 3; {IN_FIRST_TWO_RUNS}sleep 1000"
+    end = in_first_runs(2, f"{on_rank(1, 'exit 3')}; sleep 1000")
     result = cluster.run("--max-restarts", "2", f"{show}; {end}")
     assert result.code == 0
     words = [line.split()[2:] for line in result.lines]
@@ -82,30 +90,28 @@ def test_failed_job_restarts_with_a_new_port_under_its_id(cluster: SshCluster) -
     ]
 
 
-def test_job_without_restarts_left_ends_with_its_last_exit_code(cluster: SshCluster) -> None:
+def test_job_without_restarts_left_ends_with_its_last_exit_code(cluster: LoopbackCluster) -> None:
     result = cluster.run("--max-restarts", "2", "exit $((40 + TORCHELASTIC_RESTART_COUNT))", hosts=[FIRST])
     assert result.code == 42
     assert result.reason == f"launch: {FIRST}: rank 0 ended with exit code 42"
 
 
-def test_job_without_max_restarts_ends_with_its_first_failure(cluster: SshCluster) -> None:
+def test_job_without_max_restarts_ends_with_its_first_failure(cluster: LoopbackCluster) -> None:
     result = cluster.run("echo $TORCHELASTIC_RESTART_COUNT of $TORCHELASTIC_MAX_RESTARTS; exit 3", hosts=[FIRST])
     assert (result.code, result.lines) == (3, [f"{FIRST} [0] 0 of 0"])
 
 
-def test_ranks_on_fewer_nodes_are_numbered_without_a_gap(patient_cluster: SshCluster, unreachable_dir: Path) -> None:
+def test_ranks_on_fewer_nodes_have_no_gap(patient_cluster: LoopbackCluster, unreachable_dir: Path) -> None:
     options = ("--max-restarts", "1", "--min-nodes", "2", "--rejoin-timeout", "0")
-    lose_node = f"{IN_FIRST_RUN}[ $RANK != 1 ] || touch {unreachable_dir / SECOND}; {lose(1)}"
-    result = patient_cluster.run(*options, lose_node)
+    result = patient_cluster.run(*options, lose(1, first=f"touch {unreachable_dir / SECOND}"))
     assert result.code == 0
     assert result.lines == [f"{FIRST} [0] 0 of 2", f"{THIRD} [0] 1 of 2"]
     assert launcher_lines(result.stderr)[-1] == f"launch: restart 1 of 1 on 2 of 3 nodes: {FIRST}, {THIRD}"
 
 
-def test_node_that_returns_in_time_keeps_its_ranks(cluster: SshCluster, unreachable_dir: Path) -> None:
+def test_node_that_returns_in_time_keeps_its_ranks(cluster: LoopbackCluster, unreachable_dir: Path) -> None:
     gone = unreachable_dir / SECOND
-    job = f"{IN_FIRST_RUN}[ $RANK != 1 ] || touch {gone}; {lose(1)}"
-    with cluster.start("--max-restarts", "1", job) as launcher:
+    with cluster.start("--max-restarts", "1", lose(1, first=f"touch {gone}")) as launcher:
         assert launcher.stderr is not None
         assert b"; waiting at most 600 s for 3 nodes" in launcher.stderr.readline()
         gone.unlink()
@@ -134,34 +140,30 @@ def test_new_node_has_a_minute_to_answer_after_its_setup(monkeypatch: pytest.Mon
     assert [deadline.refresh_seconds_left(now=now) for now in (0, 700, 705)] == [600, 60, 55]
 
 
-def test_job_ends_if_too_few_nodes_return(patient_cluster: SshCluster, unreachable_dir: Path) -> None:
-    gone = unreachable_dir / SECOND
+def test_job_ends_if_too_few_nodes_return(patient_cluster: LoopbackCluster, unreachable_dir: Path) -> None:
     options = ("--max-restarts", "1", "--rejoin-timeout", "1")
-    result = patient_cluster.run(*options, f"[ $RANK != 1 ] || touch {gone}; {lose(1)}")
+    result = patient_cluster.run(*options, lose(1, first=f"touch {unreachable_dir / SECOND}"))
     assert result.code == 1
     assert result.reason.startswith(f"launch: {SECOND}: lost: ")
     assert result.reason.endswith(f"; not restarted: 2 nodes available, at least 3 needed; {SECOND}: {REFUSED}")
     assert result.lines == []
 
 
-def test_restart_takes_the_first_available_hosts(cluster: SshCluster, unreachable_dir: Path) -> None:
-    gone = unreachable_dir / SECOND
-    result = cluster.run("-n", "2", "--max-restarts", "1", f"[ $RANK != 1 ] || touch {gone}; {lose(1)}")
+def test_restart_takes_the_first_available_hosts(cluster: LoopbackCluster, unreachable_dir: Path) -> None:
+    result = cluster.run("-n", "2", "--max-restarts", "1", lose(1, first=f"touch {unreachable_dir / SECOND}"))
     assert result.code == 0
     assert result.lines == [f"{FIRST} [0] 0 of 2", f"{THIRD} [0] 1 of 2"]
 
 
-def test_restart_reads_the_hosts_file_again(cluster: SshCluster) -> None:
-    hosts = cluster.hosts_file([FIRST, SECOND])
+def test_restart_reads_the_hosts_file_again(cluster: LoopbackCluster) -> None:
+    hosts = cluster.write_hosts_file([FIRST, SECOND])
     swap = f"printf '%s\\n' {FIRST} {THIRD} > {hosts}.new; mv {hosts}.new {hosts}"
-    result = cluster.run(
-        "--max-restarts", "1", f"{IN_FIRST_RUN}[ $RANK != 0 ] || {{ {swap}; }}; {lose(0)}", hosts=[FIRST, SECOND]
-    )
+    result = cluster.run("--max-restarts", "1", lose(0, first=swap), hosts=[FIRST, SECOND])
     assert result.code == 0
     assert result.lines == [f"{FIRST} [0] 0 of 2", f"{THIRD} [0] 1 of 2"]
 
 
-def test_job_waits_for_a_node_that_is_missing_at_the_start(cluster: SshCluster, unreachable_dir: Path) -> None:
+def test_job_waits_for_a_node_that_is_missing_at_the_start(cluster: LoopbackCluster, unreachable_dir: Path) -> None:
     gone = unreachable_dir / THIRD
     gone.touch()
     with cluster.start("--max-restarts", "1", "echo $RANK of $WORLD_SIZE") as launcher:
@@ -175,12 +177,13 @@ def test_job_waits_for_a_node_that_is_missing_at_the_start(cluster: SshCluster, 
     assert sorted(stdout.decode().splitlines()) == [f"{host} [0] {rank} of 3" for rank, host in enumerate(ADDRESSES)]
 
 
-def test_restart_has_as_many_servers_as_workers(patient_cluster: SshCluster, unreachable_dir: Path) -> None:
+def test_restart_has_as_many_servers_as_workers(patient_cluster: LoopbackCluster, unreachable_dir: Path) -> None:
     gone = unreachable_dir / THIRD
     # The processes do not know their attempt, but the unreachable node reveals it.
-    fail = f"[ $DMLC_ROLE = worker ] && [ ! -e {gone} ] && {{ touch {gone}; exit 1; }}"
+    fail = f"if [ $DMLC_ROLE = worker ] && [ ! -e {gone} ]; then touch {gone}; exit 1; fi"
+    report = f"if [ -e {gone} ]; then echo $DMLC_ROLE of $DMLC_NUM_SERVER; fi"
     options = ("--framework", "mxnet", "--max-restarts", "1", "--min-nodes", "1", "--rejoin-timeout", "0")
-    result = patient_cluster.run(*options, f"{fail}; [ ! -e {gone} ] || echo $DMLC_ROLE of $DMLC_NUM_SERVER")
+    result = patient_cluster.run(*options, f"{fail}; {report}")
     assert result.code == 0
     last = [line for line in result.lines if line.endswith(" of 2")]
     assert len(last) == 5
@@ -190,20 +193,20 @@ def test_restart_has_as_many_servers_as_workers(patient_cluster: SshCluster, unr
 
 
 @pytest.mark.parametrize("command", [["no-such-program", "x"], ["no-such-program"], ["/etc/passwd", "x"]])
-def test_command_that_cannot_run_is_not_restarted(cluster: SshCluster, command: list[str]) -> None:
+def test_command_that_cannot_run_is_not_restarted(cluster: LoopbackCluster, command: list[str]) -> None:
     result = cluster.run("--max-restarts", "3", *command)
     assert result.code in (126, 127)
     assert b"waiting" not in result.stderr
 
 
-def test_job_does_not_wait_for_a_host_that_cannot_be_resolved(cluster: SshCluster) -> None:
+def test_job_does_not_wait_for_a_host_that_cannot_be_resolved(cluster: LoopbackCluster) -> None:
     result = cluster.run("--max-restarts", "3", "true", hosts=[FIRST, "no-such-host.invalid"])
     assert result.code == 1
     assert result.reason.startswith("launch: cannot reach 1 of 2 nodes, nothing started: no-such-host.invalid: ")
     assert result.stderr.count(b"\n") == 1
 
 
-def test_job_without_a_reader_does_not_restart(cluster: SshCluster) -> None:
+def test_job_without_a_reader_does_not_restart(cluster: LoopbackCluster) -> None:
     with cluster.start("--max-restarts", "3", "echo up; sleep 1000") as launcher:
         assert launcher.stdout is not None
         launcher.stdout.readline()
@@ -211,7 +214,7 @@ def test_job_without_a_reader_does_not_restart(cluster: SshCluster) -> None:
         assert launcher.wait(60) == 128 + signal.SIGPIPE
 
 
-def test_signal_ends_the_wait_for_nodes(cluster: SshCluster, unreachable_dir: Path) -> None:
+def test_signal_ends_the_wait_for_nodes(cluster: LoopbackCluster, unreachable_dir: Path) -> None:
     (unreachable_dir / THIRD).touch()
     with cluster.start("--max-restarts", "3", "true") as launcher:
         assert launcher.stderr is not None
@@ -221,7 +224,7 @@ def test_signal_ends_the_wait_for_nodes(cluster: SshCluster, unreachable_dir: Pa
     assert (launcher.returncode, stderr) == (130, b"launch: stopped by SIGINT\n")
 
 
-def test_agent_sees_the_grace_only_while_ranks_run(cluster: SshCluster, unreachable_dir: Path) -> None:
+def test_agent_sees_the_grace_only_while_ranks_run(cluster: LoopbackCluster, unreachable_dir: Path) -> None:
     go = cluster.directory / "go"
     rank = f"echo up; until [ -e {go} ]; do sleep 0.1; done; exit 1"
     with cluster.start("--max-restarts", "3", "--grace", "60", rank) as launcher:
@@ -237,15 +240,15 @@ def test_agent_sees_the_grace_only_while_ranks_run(cluster: SshCluster, unreacha
         launcher.communicate(timeout=60)
 
 
-def test_ranks_that_ignore_term_end_before_the_restart(cluster: SshCluster) -> None:
+def test_ranks_that_ignore_term_end_before_the_restart(cluster: LoopbackCluster) -> None:
     asleep = f"sleep 98765.{uuid.uuid4().int}"
     alive = f"import os, subprocess, sys; sys.exit(subprocess.call(['pgrep', '-xf', '{asleep}'], stdout=2) == 0)"
-    stubborn = f"{IN_FIRST_RUN}{{ [ $RANK != 1 ] || exit 1; trap '' TERM; {asleep} & wait; {asleep}; }}"
+    stubborn = in_first_runs(1, f"{on_rank(1, 'exit 1')}; trap '' TERM; {asleep} & wait; {asleep}")
     result = cluster.run("--max-restarts", "1", "--grace", "1", f"{stubborn}; python -c {shlex.quote(alive)}")
     assert result.code == 0, result.stderr
 
 
-def test_grace_sets_the_time_between_term_and_kill(cluster: SshCluster, tmp_path: Path) -> None:
+def test_grace_sets_the_time_between_term_and_kill(cluster: LoopbackCluster, tmp_path: Path) -> None:
     long_grace_launcher = copy_launcher(tmp_path / "long-grace")
     change_constants(long_grace_launcher, {"spec.DEFAULT_GRACE_S": 1000.0})
     slow = "trap 'sleep 1000' TERM; echo up; sleep 1000"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launcher.ssh_cluster import ADDRESSES, LAUNCHER, SshCluster, read_lines
+from tests.launcher.loopback_cluster import ADDRESSES, LAUNCHER, LoopbackCluster, read_lines
 
 FIRST, SECOND, THIRD = ADDRESSES
 RENDEZVOUS_SCRIPT = """
@@ -39,7 +39,7 @@ while not pathlib.Path(go).exists():
 """Ranks that print the name of rank 0's job, and wait until a file exists."""
 
 
-def test_ranks_have_torchrun_variables_and_prefixed_output(cluster: SshCluster) -> None:
+def test_ranks_have_torchrun_variables_and_prefixed_output(cluster: LoopbackCluster) -> None:
     show = "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR"
     result = cluster.run("--nproc-per-node", "2", show)
     assert result.code == 0
@@ -51,7 +51,7 @@ def test_ranks_have_torchrun_variables_and_prefixed_output(cluster: SshCluster) 
     assert result.stderr == b""
 
 
-def test_ranks_share_a_free_port_and_the_route_interface(cluster: SshCluster) -> None:
+def test_ranks_share_a_free_port_and_the_route_interface(cluster: LoopbackCluster) -> None:
     result = cluster.run("echo $MASTER_PORT $GLOO_SOCKET_IFNAME $NCCL_SOCKET_IFNAME")
     values = {line.split(" ", 2)[2] for line in result.lines}
     assert len(values) == 1
@@ -60,12 +60,12 @@ def test_ranks_share_a_free_port_and_the_route_interface(cluster: SshCluster) ->
     assert interfaces == ["lo", "lo"]
 
 
-def test_option_n_takes_the_first_hosts(cluster: SshCluster) -> None:
+def test_option_n_takes_the_first_hosts(cluster: LoopbackCluster) -> None:
     result = cluster.run("-n", "2", "echo $WORLD_SIZE")
     assert result.lines == [f"{FIRST} [0] 2", f"{SECOND} [0] 2"]
 
 
-def test_ranks_start_in_the_launchers_directory(cluster: SshCluster, tmp_path: Path) -> None:
+def test_ranks_start_in_the_launchers_directory(cluster: LoopbackCluster, tmp_path: Path) -> None:
     place = tmp_path / "a place"
     place.mkdir()
     for command in (["pwd"], ["printenv", "PWD"]):
@@ -74,23 +74,23 @@ def test_ranks_start_in_the_launchers_directory(cluster: SshCluster, tmp_path: P
 
 
 @pytest.mark.parametrize("word", ["two words", "$HOME", "it's", 'say "hi"', "a\nb", "*", "\\n", "ünï", ";id", ""])
-def test_arguments_reach_the_command_unchanged(cluster: SshCluster, word: str) -> None:
+def test_arguments_reach_the_command_unchanged(cluster: LoopbackCluster, word: str) -> None:
     echo = "import os, sys; os.write(1, repr(sys.argv[1:]).encode())"
     result = cluster.run("python", "-c", echo, word, "--gpus")
     assert result.lines == [f"{host} [0] {[word, '--gpus']!r}" for host in ADDRESSES]
 
 
-def test_single_word_is_run_by_the_shell(cluster: SshCluster) -> None:
+def test_single_word_is_run_by_the_shell(cluster: LoopbackCluster) -> None:
     result = cluster.run("-n", "1", "A='x  y'; echo \"$A\" | tr x z")
     assert result.lines == [f"{FIRST} [0] z  y"]
 
 
-def test_variables_of_env_reach_every_rank(cluster: SshCluster) -> None:
+def test_variables_of_env_reach_every_rank(cluster: LoopbackCluster) -> None:
     result = cluster.run("--env", "A:b:c d", "--env", "SECRET", 'echo "$A" $SECRET', environment={"SECRET": "s3"})
     assert result.lines == [f"{host} [0] b:c d s3" for host in ADDRESSES]
 
 
-def test_variables_are_in_no_process_list(cluster: SshCluster) -> None:
+def test_variables_are_in_no_process_list(cluster: LoopbackCluster) -> None:
     look = "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"
     secret = f"hunter2-{os.urandom(8).hex()}"
     result = cluster.run("--env", "SECRET", look, environment={"SECRET": secret})
@@ -98,18 +98,18 @@ def test_variables_are_in_no_process_list(cluster: SshCluster) -> None:
     assert secret.encode() not in result.stdout
 
 
-def test_standard_output_and_error_stay_apart(cluster: SshCluster) -> None:
+def test_standard_output_and_error_stay_apart(cluster: LoopbackCluster) -> None:
     result = cluster.run("echo out; echo err >&2")
     assert result.lines == [f"{host} [0] out" for host in ADDRESSES]
     assert sorted(result.stderr.decode().splitlines()) == [f"{host} [0] err" for host in ADDRESSES]
 
 
-def test_unfinished_last_lines_arrive(cluster: SshCluster) -> None:
+def test_unfinished_last_lines_arrive(cluster: LoopbackCluster) -> None:
     result = cluster.run("printf 'no end'")
     assert result.lines == [f"{host} [0] no end" for host in ADDRESSES]
 
 
-def test_binary_output_arrives_as_it_left(cluster: SshCluster) -> None:
+def test_binary_output_arrives_as_it_left(cluster: LoopbackCluster) -> None:
     data = bytes(range(256)) * 1000
     write = "import sys; sys.stdout.buffer.write(bytes(range(256)) * 1000)"
     result = cluster.run("python", "-c", write, hosts=[FIRST, SECOND])
@@ -119,7 +119,7 @@ def test_binary_output_arrives_as_it_left(cluster: SshCluster) -> None:
         assert b"\n".join(mine) == data
 
 
-def test_hundred_megabytes_of_output_arrive_complete(cluster: SshCluster) -> None:
+def test_hundred_megabytes_of_output_arrive_complete(cluster: LoopbackCluster) -> None:
     lines = 340_000
     result = cluster.run(f"seq -f %099.0f 1 {lines}", timeout=300)
     expected = [b"%099d" % number for number in range(1, lines + 1)]
@@ -131,9 +131,9 @@ def test_hundred_megabytes_of_output_arrive_complete(cluster: SshCluster) -> Non
     assert (result.code, result.stderr) == (0, b"")
 
 
-def test_output_of_shell_startup_files_is_ignored(cluster: SshCluster, nodes: Path) -> None:
+def test_output_of_shell_startup_files_is_ignored(cluster: LoopbackCluster, nodes: Path) -> None:
     # The output of a noisy ~/.bashrc on a node arrives on ssh's standard output.
-    noisy = cluster.program("ssh", f'printf "welcome\\nto the node"\nexec {nodes}/bin/ssh "$@"')
+    noisy = cluster.write_program("ssh", f'printf "welcome\\nto the node"\nexec {nodes}/bin/ssh "$@"')
     path = f"{noisy.parent}:{cluster.environment['PATH']}"
     result = cluster.run("echo hello", environment={"PATH": path})
     assert result.lines == [f"{host} [0] hello" for host in ADDRESSES]
@@ -142,7 +142,7 @@ def test_output_of_shell_startup_files_is_ignored(cluster: SshCluster, nodes: Pa
 # ---- hosts ----
 
 
-def test_ssh_uses_the_port_in_the_hosts_file(cluster: SshCluster, nodes: Path) -> None:
+def test_ssh_uses_the_port_in_the_hosts_file(cluster: LoopbackCluster, nodes: Path) -> None:
     port = next(line.split()[1] for line in (nodes / "ssh_config").read_text().splitlines() if "Port" in line)
     assert cluster.run("echo $RANK", hosts=[FIRST, f"{SECOND}:{port}"]).lines == [
         f"{FIRST} [0] 0",
@@ -155,12 +155,12 @@ def test_ssh_uses_the_port_in_the_hosts_file(cluster: SshCluster, nodes: Path) -
     )
 
 
-def test_slots_in_the_hosts_file_set_the_number_of_ranks(cluster: SshCluster) -> None:
+def test_slots_in_the_hosts_file_set_the_number_of_ranks(cluster: LoopbackCluster) -> None:
     result = cluster.run("echo $RANK of $WORLD_SIZE", hosts=[f"{FIRST} slots=2", SECOND])
     assert result.lines == [f"{FIRST} [0] 0 of 3", f"{FIRST} [1] 1 of 3", f"{SECOND} [0] 2 of 3"]
 
 
-def test_host_may_be_an_alias_of_sshs_configuration(cluster: SshCluster, nodes: Path) -> None:
+def test_host_may_be_an_alias_of_sshs_configuration(cluster: LoopbackCluster, nodes: Path) -> None:
     path = cluster.path_with_ssh(nodes, "Host d1 127.*\n  HostName 127.0.0.2\n")
     result = cluster.run("echo $MASTER_ADDR", hosts=["d1"], environment={"PATH": path})
     assert result.lines == ["d1 [0] 127.0.0.2"]
@@ -169,7 +169,7 @@ def test_host_may_be_an_alias_of_sshs_configuration(cluster: SshCluster, nodes: 
     assert {line.split("] ")[1] for line in servers.lines} == {"127.0.0.2 127.0.0.2"}
 
 
-def test_local_job_needs_no_hosts_file_and_no_ssh(cluster: SshCluster) -> None:
+def test_local_job_needs_no_hosts_file_and_no_ssh(cluster: LoopbackCluster) -> None:
     launch = [sys.executable, str(LAUNCHER), "--launcher", "local", "-n", "2", "echo $RANK $MASTER_ADDR"]
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(cluster.directory)}
     ended = subprocess.run(launch, env=environment, capture_output=True, timeout=60, check=False)
@@ -177,7 +177,7 @@ def test_local_job_needs_no_hosts_file_and_no_ssh(cluster: SshCluster) -> None:
     assert sorted(ended.stdout.splitlines()) == [b"localhost [0] 0 127.0.0.1", b"localhost [1] 1 127.0.0.1"]
 
 
-def test_parallel_jobs_use_different_ports(cluster: SshCluster, tmp_path: Path) -> None:
+def test_parallel_jobs_use_different_ports(cluster: LoopbackCluster, tmp_path: Path) -> None:
     go = tmp_path / "go"
     words = [sys.executable, "-c", RENDEZVOUS_SCRIPT]
     with cluster.start(*words, "one", str(go)) as first, cluster.start(*words, "two", str(go)) as second:
@@ -189,7 +189,7 @@ def test_parallel_jobs_use_different_ports(cluster: SshCluster, tmp_path: Path) 
     assert (first.returncode, second.returncode) == (0, 0)
 
 
-def test_launcher_has_one_thread(cluster: SshCluster) -> None:
+def test_launcher_has_one_thread(cluster: LoopbackCluster) -> None:
     with cluster.start("echo up; sleep 1000") as launcher:
         read_lines(launcher.stdout, 3)
         threads = len(list(Path(f"/proc/{launcher.pid}/task").iterdir()))
@@ -198,7 +198,7 @@ def test_launcher_has_one_thread(cluster: SshCluster) -> None:
     assert threads == 1
 
 
-def test_wrong_command_line_exits_with_2_and_one_line(cluster: SshCluster) -> None:
+def test_wrong_command_line_exits_with_2_and_one_line(cluster: LoopbackCluster) -> None:
     result = subprocess.run(
         [sys.executable, str(Path(__file__).parents[3] / "launcher"), "--framework", "caffe", "python"],
         env=cluster.environment | {"DEEPLEARNING_WORKERS_PATH": os.devnull},
@@ -210,8 +210,8 @@ def test_wrong_command_line_exits_with_2_and_one_line(cluster: SshCluster) -> No
     assert result.stderr.count(b"\n") == 1
 
 
-def test_job_with_a_closed_standard_output_runs(cluster: SshCluster, tmp_path: Path) -> None:
-    hosts, seen = cluster.hosts_file(ADDRESSES[:1]), tmp_path / "seen"
+def test_job_with_a_closed_standard_output_runs(cluster: LoopbackCluster, tmp_path: Path) -> None:
+    hosts, seen = cluster.write_hosts_file(ADDRESSES[:1]), tmp_path / "seen"
     launch = [sys.executable, str(LAUNCHER), "-H", str(hosts), "touch", str(seen)]
     closed = ["bash", "-c", 'exec "$@" >&-', "closed", *launch]
     ended = subprocess.run(closed, env=cluster.environment, stderr=subprocess.PIPE, timeout=60, check=False)

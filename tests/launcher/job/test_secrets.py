@@ -4,7 +4,7 @@ import json
 import os
 from pathlib import Path
 
-from tests.launcher.ssh_cluster import ADDRESSES, Result, SshCluster
+from tests.launcher.loopback_cluster import ADDRESSES, LoopbackCluster, Result
 
 VALUE = "hidden-7f3a"
 ABSENT = "An error occurred (ParameterNotFound) when calling the GetParameter operation: "
@@ -18,13 +18,13 @@ SCRIPT = f'echo "${{#WANDB_API_KEY}}"; ps -ww -e -o args= | {COUNT}; [ $TORCHELA
 """Line that prints the length of the value, and the number of command lines containing it."""
 
 
-def launch(cluster: SshCluster, *arguments: str) -> Result:
-    path = cluster.program("aws", AWS.format(directory=cluster.directory)).parent
+def launch(cluster: LoopbackCluster, *arguments: str) -> Result:
+    path = cluster.write_program("aws", AWS.format(directory=cluster.directory)).parent
     environment = {"PATH": f"{path}:{cluster.environment['PATH']}"}
     return cluster.run(*arguments, hosts=ADDRESSES[:1], environment=environment)
 
 
-def test_only_ranks_have_the_secret_after_a_restart(cluster: SshCluster) -> None:
+def test_only_ranks_have_the_secret_after_a_restart(cluster: LoopbackCluster) -> None:
     (cluster.directory / "value").write_text(json.dumps(VALUE))
     result = launch(cluster, "--secret", "WANDB_API_KEY=ssm:/team/wandb", "--max-restarts", "1", SCRIPT)
     assert (result.code, result.lines) == (0, ["127.0.0.1 [0] 0"] * 2 + [f"127.0.0.1 [0] {len(VALUE)}"] * 2)
@@ -32,7 +32,7 @@ def test_only_ranks_have_the_secret_after_a_restart(cluster: SshCluster) -> None
     assert files_with(VALUE, cluster.directory) == [cluster.directory / "value"]
 
 
-def test_nothing_starts_if_a_secret_is_missing(cluster: SshCluster) -> None:
+def test_nothing_starts_if_a_secret_is_missing(cluster: LoopbackCluster) -> None:
     result = launch(cluster, "--secret", "KEY=ssm:/team/wandb", "echo started")
     assert (result.code, result.stdout) == (1, b"")
     assert result.reason == "launch: nothing started: 127.0.0.1: ssm:/team/wandb: is not there"

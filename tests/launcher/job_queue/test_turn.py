@@ -9,22 +9,29 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.launcher.ssh_cluster import ADDRESSES, LAUNCHER, SshCluster, change_constants, copy_launcher, read_lines
+from tests.launcher.loopback_cluster import (
+    ADDRESSES,
+    LAUNCHER,
+    LoopbackCluster,
+    change_constants,
+    copy_launcher,
+    read_lines,
+)
 
 FIRST, SECOND, _ = ADDRESSES
 SLEEP = "echo up; sleep 1000"
 
 
-def jobs(cluster: SshCluster) -> list[dict[str, Any]]:
+def jobs(cluster: LoopbackCluster) -> list[dict[str, Any]]:
     return list(json.loads(subcommand(cluster, "list", "--json")))
 
 
-def subcommand(cluster: SshCluster, *words: str) -> str:
+def subcommand(cluster: LoopbackCluster, *words: str) -> str:
     command = [sys.executable, str(LAUNCHER), *words]
     return subprocess.run(command, env=cluster.environment, capture_output=True, timeout=60, check=True).stdout.decode()
 
 
-def wait_for_job(cluster: SshCluster, index: int, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+def wait_for_job(cluster: LoopbackCluster, index: int, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """Wait until a job, named by its index in the list, meets a condition; return it."""
     until = time.monotonic() + 60
     while True:
@@ -35,7 +42,7 @@ def wait_for_job(cluster: SshCluster, index: int, condition: Callable[[dict[str,
         time.sleep(0.1)
 
 
-def wait_for_queue_positions(cluster: SshCluster, *places: int) -> list[dict[str, Any]]:
+def wait_for_queue_positions(cluster: LoopbackCluster, *places: int) -> list[dict[str, Any]]:
     """Wait until the jobs after the first have these places in the queue, in any order; return them by place."""
     until = time.monotonic() + 60
     while True:
@@ -50,7 +57,7 @@ def waits(job: dict[str, Any]) -> bool:
     return bool(job["state"] == "WAITING")
 
 
-def test_jobs_start_one_after_the_other_in_the_order_of_submission(cluster: SshCluster) -> None:
+def test_jobs_start_one_after_the_other_in_the_order_of_submission(cluster: LoopbackCluster) -> None:
     go, order = cluster.directory / "go", cluster.directory / "order"
     line = f"echo up; until [ -e {go} ]; do sleep 0.05; done"
     with cluster.start("-n", "2", line) as holder:
@@ -90,7 +97,7 @@ def test_jobs_start_one_after_the_other_in_the_order_of_submission(cluster: SshC
     assert ended == [("SUCCEEDED", None, None)] * 3
 
 
-def test_queued_job_leaves_at_ctrl_c_stop_and_death(cluster: SshCluster) -> None:
+def test_queued_job_leaves_at_ctrl_c_stop_and_death(cluster: LoopbackCluster) -> None:
     with cluster.start("-n", "1", SLEEP) as holder:
         read_lines(holder.stdout, 1)
         wait = ("--wait", "-n", "1", "true")
@@ -111,15 +118,17 @@ def test_queued_job_leaves_at_ctrl_c_stop_and_death(cluster: SshCluster) -> None
         holder.communicate(timeout=60)
 
 
-def test_job_waits_for_another_users_process_and_ends_at_its_deadline(cluster: SshCluster, tmp_path: Path) -> None:
+def test_job_waits_for_another_users_process_and_ends_at_its_deadline(cluster: LoopbackCluster, tmp_path: Path) -> None:
     busy = tmp_path / "busy"
     busy.touch()
     smi = f"""[ -e {busy} ] || exit 0
 case "$1" in --query-compute-apps=*) echo "GPU-a, 47, /bin/x" ;; *) echo "GPU-a, 0" ;; esac"""
     launcher = copy_launcher(tmp_path / "copy")
     change_constants(launcher, {"job_queue/turn.RETRY_S": 0.5, "runner/gpu_usage.TIMEOUT_S": 60.0})
-    environment = {"PATH": f"{cluster.program('nvidia-smi', smi).parent}:{cluster.environment['PATH']}"}
-    short = SshCluster(directory=cluster.directory, environment=cluster.environment | environment, launcher=launcher)
+    environment = {"PATH": f"{cluster.write_program('nvidia-smi', smi).parent}:{cluster.environment['PATH']}"}
+    short = LoopbackCluster(
+        directory=cluster.directory, environment=cluster.environment | environment, launcher=launcher
+    )
     ended = short.run("--wait", "--wait-timeout", "1", "-n", "1", "true")
     text = f"1st in the queue, for 1 node ({FIRST}: GPU 0 by process 47 (x))"
     assert (ended.code, ended.reason) == (1, f"launch: not started within 1 s (--wait-timeout): {text}")

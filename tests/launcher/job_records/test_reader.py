@@ -13,7 +13,7 @@ import pytest
 from launcher.paths import JOBS_DIR
 from launcher.runner import logs
 from launcher.runner.logs import ProcessLog
-from tests.launcher.ssh_cluster import LAUNCHER
+from tests.launcher.loopback_cluster import LAUNCHER
 
 
 @pytest.fixture

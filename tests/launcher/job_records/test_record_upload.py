@@ -9,17 +9,17 @@ import pytest
 
 from launcher.job_records import record_upload
 from launcher.job_records.records import JobRecord, JobState
-from tests.launcher.ssh_cluster import ADDRESSES, SshCluster
+from tests.launcher.loopback_cluster import ADDRESSES, LoopbackCluster
 
 FIRST = ADDRESSES[0]
 
 
-def with_aws(cluster: SshCluster, script: str) -> dict[str, str]:
-    aws = cluster.program("aws", script)
+def with_aws(cluster: LoopbackCluster, script: str) -> dict[str, str]:
+    aws = cluster.write_program("aws", script)
     return {"PATH": f"{aws.parent}:{cluster.environment['PATH']}", "DEEPLEARNING_BUCKET": "b"}
 
 
-def test_jobs_record_is_copied_to_the_bucket(cluster: SshCluster, patient_launcher: Path, tmp_path: Path) -> None:
+def test_jobs_record_is_copied_to_the_bucket(cluster: LoopbackCluster, patient_launcher: Path, tmp_path: Path) -> None:
     keep = f'echo "$@" >> {tmp_path}/asked; cat > {tmp_path}/kept'
     patient = replace(cluster, launcher=patient_launcher)
     result = patient.run("-n", "1", "exit 3", environment=with_aws(cluster, keep))
@@ -37,13 +37,13 @@ def test_jobs_record_is_copied_to_the_bucket(cluster: SshCluster, patient_launch
         ("exit 1", "aws: exit code 1"),
     ],
 )
-def test_failed_upload_is_a_note_and_no_failure(cluster: SshCluster, script: str, reason: str) -> None:
+def test_failed_upload_is_a_note_and_no_failure(cluster: LoopbackCluster, script: str, reason: str) -> None:
     result = cluster.run("-n", "1", "true", environment=with_aws(cluster, script))
     assert result.code == 0
     assert result.stderr.decode() == f"launch: the job's record is not in the bucket: {reason}\n"
 
 
-def test_job_runs_without_the_aws_command(cluster: SshCluster) -> None:
+def test_job_runs_without_the_aws_command(cluster: LoopbackCluster) -> None:
     programs = cluster.directory / "programs"
     programs.mkdir()
     (programs / "python3").symlink_to(sys.executable)

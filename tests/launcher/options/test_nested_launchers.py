@@ -6,8 +6,8 @@ import pytest
 
 from launcher.errors import UsageError
 from launcher.options.parser import parse_options
+from tests.launcher.loopback_cluster import LoopbackCluster
 from tests.launcher.options.parsing import GPUS, PATH, parse, slots
-from tests.launcher.ssh_cluster import SshCluster
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_word_torchrun_is_dropped_in_a_quoted_line(environ: dict[str, str]) -> N
     assert [host.slots for host in job.hosts] == [4, 4, 4]
 
 
-def test_ranks_of_a_torchrun_line_join_one_job(cluster: SshCluster) -> None:
+def test_ranks_of_a_torchrun_line_join_one_job(cluster: LoopbackCluster) -> None:
     result = cluster.run("-n", "2", "torchrun", "--nproc-per-node", "2", "--no-python", "sh", "-c", "echo $WORLD_SIZE")
     assert (result.code, [line.split("] ")[1] for line in result.lines]) == (0, ["4"] * 4)
 

@@ -11,8 +11,8 @@ from launcher.errors import UsageError
 from launcher.options.parser import parse_options
 from launcher.paths import JOBS_DIR
 from launcher.spec import JobSpec
+from tests.launcher.loopback_cluster import LoopbackCluster
 from tests.launcher.options.parsing import GPUS, PATH, parse, slots
-from tests.launcher.ssh_cluster import SshCluster
 
 NODES = 4
 RENDEZVOUS = "--rdzv-id=7 --rdzv-backend=c10d --rdzv-endpoint=node1:29400"
@@ -66,7 +66,7 @@ def test_torchrun_line_is_parsed_as_torchrun_parses_it(
         assert job.is_local == ("--standalone" in line), line
 
 
-def test_ranks_have_torchruns_variables(cluster: SshCluster, tmp_path: Path) -> None:
+def test_ranks_have_torchruns_variables(cluster: LoopbackCluster, tmp_path: Path) -> None:
     (tmp_path / "show.py").write_text(SHOW)
     line = ["--standalone", "--nproc_per_node=2", "show.py", *SAME]
     found = {}
@@ -120,7 +120,7 @@ def test_note_names_ignored_role_and_log_options(environ: dict[str, str]) -> Non
     )
 
 
-def test_local_ranks_filter_limits_the_shown_output_and_not_the_logs(cluster: SshCluster) -> None:
+def test_local_ranks_filter_limits_the_shown_output_and_not_the_logs(cluster: LoopbackCluster) -> None:
     say = "echo $LOCAL_RANK; echo x >&2"
     result = cluster.run("-n", "2", "--nproc-per-node", "3", "--local-ranks-filter", "0,2", say)
     assert (result.code, [line.split("] ")[1] for line in result.lines]) == (0, ["0", "2"] * 2)
@@ -129,14 +129,14 @@ def test_local_ranks_filter_limits_the_shown_output_and_not_the_logs(cluster: Ss
     assert kept.read_text() == "1\nx\n"
 
 
-def test_hidden_ranks_failure_is_reported(cluster: SshCluster) -> None:
+def test_hidden_ranks_failure_is_reported(cluster: LoopbackCluster) -> None:
     fail = "echo why; exit $((LOCAL_RANK * 3))"
     result = cluster.run("-n", "1", "--nproc-per-node", "2", "--local-ranks-filter", "0", fail)
     assert result.code == 3
     assert b"  | why\n" in result.stderr
 
 
-def test_note_about_ignored_options_is_printed_once(cluster: SshCluster) -> None:
+def test_note_about_ignored_options_is_printed_once(cluster: LoopbackCluster) -> None:
     result = cluster.run("--nnodes=3", "--rdzv-id=7", "--no-python", "sh", "-c", "echo $WORLD_SIZE")
     assert (result.code, len(result.lines)) == (0, 3)
     expected = "launch: ignored: --rdzv-id (launch sets up the rendezvous, and starts every node)\n"

@@ -13,12 +13,12 @@ from launcher.job_records.records import JobRecord, JobState, Revision, read_rec
 from launcher.paths import JOBS_DIR
 from launcher.subcommands import commands, stop
 from tests.launcher.example_job import RECORD
-from tests.launcher.ssh_cluster import ADDRESSES, LAUNCHER, Result, SshCluster, read_lines, wait_until_gone
+from tests.launcher.loopback_cluster import ADDRESSES, LAUNCHER, LoopbackCluster, Result, read_lines, wait_until_gone
 
 FIRST, SECOND, THIRD = ADDRESSES
 
 
-def run_subcommand(cluster: SshCluster, *words: str, environment: dict[str, str] | None = None) -> Result:
+def run_subcommand(cluster: LoopbackCluster, *words: str, environment: dict[str, str] | None = None) -> Result:
     """Run a subcommand as the user who started the cluster's jobs."""
     ended = subprocess.run(
         [sys.executable, str(LAUNCHER), *words],
@@ -31,18 +31,18 @@ def run_subcommand(cluster: SshCluster, *words: str, environment: dict[str, str]
     return Result(code=ended.returncode, stdout=ended.stdout, stderr=ended.stderr)
 
 
-def record(cluster: SshCluster, *words: str) -> JobRecord:
+def record(cluster: LoopbackCluster, *words: str) -> JobRecord:
     return JobRecord.from_bytes(run_subcommand(cluster, "status", "--json", *words).stdout)
 
 
-def directory(cluster: SshCluster, job: JobRecord) -> Path:
+def directory(cluster: LoopbackCluster, job: JobRecord) -> Path:
     return cluster.directory / JOBS_DIR / job.id
 
 
 # ---- foreground jobs ----
 
 
-def test_finished_job_is_recorded_in_full(cluster: SshCluster, patient_launcher: Path, tmp_path: Path) -> None:
+def test_finished_job_is_recorded_in_full(cluster: LoopbackCluster, patient_launcher: Path, tmp_path: Path) -> None:
     place = tmp_path / "code"
     place.mkdir()
     git = ["git", "-c", "user.name=u", "-c", "user.email=e", "-C", str(place)]
@@ -62,14 +62,14 @@ def test_finished_job_is_recorded_in_full(cluster: SshCluster, patient_launcher:
     assert directory(cluster, job).joinpath("job.json").stat().st_mode & 0o077 == 0
 
 
-def test_failed_job_is_recorded_with_its_exit_code_and_reason(cluster: SshCluster) -> None:
+def test_failed_job_is_recorded_with_its_exit_code_and_reason(cluster: LoopbackCluster) -> None:
     cluster.run("[ $RANK != 1 ] || exit 3; sleep 1000")
     job = record(cluster)
     reason = f"{SECOND}: rank 1 ended with exit code 3"
     assert (job.state, job.exit_code, job.reason, job.failed_rank) == (JobState.FAILED, 3, reason, 1)
 
 
-def test_job_that_did_not_start_is_recorded_as_failed(cluster: SshCluster) -> None:
+def test_job_that_did_not_start_is_recorded_as_failed(cluster: LoopbackCluster) -> None:
     cluster.run("true", hosts=[FIRST, "127.0.0.77"])
     job = record(cluster)
     assert (job.state, job.exit_code, job.failed_rank, job.logs) == (JobState.FAILED, 1, None, {})
@@ -77,12 +77,12 @@ def test_job_that_did_not_start_is_recorded_as_failed(cluster: SshCluster) -> No
     assert job.reason.startswith("cannot reach 1 of 2 nodes, nothing started: 127.0.0.77: ")
 
 
-def test_wrong_command_line_leaves_no_record(cluster: SshCluster) -> None:
+def test_wrong_command_line_leaves_no_record(cluster: LoopbackCluster) -> None:
     assert cluster.run("--bogus", "true").code == 2
     assert run_subcommand(cluster, "list", "--json").stdout == b"[]\n"
 
 
-def test_ctrl_c_cancels_a_job(cluster: SshCluster) -> None:
+def test_ctrl_c_cancels_a_job(cluster: LoopbackCluster) -> None:
     with cluster.start("echo up; sleep 1000") as launcher:
         read_lines(launcher.stdout, 3)
         assert record(cluster).state is JobState.RUNNING
@@ -92,7 +92,7 @@ def test_ctrl_c_cancels_a_job(cluster: SshCluster) -> None:
     assert (job.state, job.exit_code, job.reason) == (JobState.CANCELLED, 130, "stopped by SIGINT")
 
 
-def test_stop_ends_a_foreground_job_everywhere(cluster: SshCluster) -> None:
+def test_stop_ends_a_foreground_job_everywhere(cluster: LoopbackCluster) -> None:
     with cluster.start("echo up; sleep 1000") as launcher:
         read_lines(launcher.stdout, 3)
         ranks = cluster.ranks()
@@ -106,7 +106,7 @@ def test_stop_ends_a_foreground_job_everywhere(cluster: SshCluster) -> None:
     assert (job.state, job.reason) == (JobState.CANCELLED, "stopped by SIGTERM")
 
 
-def test_job_whose_launcher_was_killed_is_shown_as_failed(cluster: SshCluster) -> None:
+def test_job_whose_launcher_was_killed_is_shown_as_failed(cluster: LoopbackCluster) -> None:
     with cluster.start("echo up; sleep 1000") as launcher:
         read_lines(launcher.stdout, 3)
         ranks = cluster.ranks()
@@ -121,7 +121,7 @@ def test_job_whose_launcher_was_killed_is_shown_as_failed(cluster: SshCluster) -
     assert (refused.code, refused.reason) == (2, f"launch: job {job.id} has already ended: FAILED")
 
 
-def test_stop_kills_a_launcher_that_hangs(cluster: SshCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_kills_a_launcher_that_hangs(cluster: LoopbackCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stop, "AFTER_GRACE_S", 0.0)
     monkeypatch.setenv("HOME", str(cluster.directory))
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
@@ -136,7 +136,7 @@ def test_stop_kills_a_launcher_that_hangs(cluster: SshCluster, monkeypatch: pyte
     assert (job.state, job.reason) == (JobState.CANCELLED, "killed by launch stop")
 
 
-def test_stop_signals_no_other_process_with_the_launchers_process_id(cluster: SshCluster) -> None:
+def test_stop_signals_no_other_process_with_the_launchers_process_id(cluster: LoopbackCluster) -> None:
     with subprocess.Popen(["sleep", "1000"]) as bystander:
         job = replace(RECORD, pid=bystander.pid)
         directory(cluster, job).mkdir(parents=True)
@@ -146,7 +146,7 @@ def test_stop_signals_no_other_process_with_the_launchers_process_id(cluster: Ss
         bystander.kill()
 
 
-def test_jobs_are_listed_with_the_latest_last(cluster: SshCluster) -> None:
+def test_jobs_are_listed_with_the_latest_last(cluster: LoopbackCluster) -> None:
     cluster.run("-n", "1", "true", "one")
     cluster.run("-n", "1", "echo 'a\x1b[31m\nb'; exit 1")
     head, first, second = run_subcommand(cluster, "list").stdout.decode().splitlines()
@@ -158,7 +158,7 @@ def test_jobs_are_listed_with_the_latest_last(cluster: SshCluster) -> None:
     assert second.endswith("echo 'a [31m b'; exit 1")
 
 
-def test_job_is_listed_and_found_by_its_name(cluster: SshCluster) -> None:
+def test_job_is_listed_and_found_by_its_name(cluster: LoopbackCluster) -> None:
     assert cluster.run("-n", "1", "--name", "baseline", "true").code == 0
     head, line = run_subcommand(cluster, "list").stdout.decode().splitlines()
     assert head.split()[5:] == ["BY", "NAME", "COMMAND"]
@@ -170,7 +170,7 @@ def test_job_is_listed_and_found_by_its_name(cluster: SshCluster) -> None:
     assert (refused.code, refused.reason) == (2, f"launch: --name must be {form}, got 'my job'")
 
 
-def test_stop_needs_a_prefix_of_one_job_when_two_run(cluster: SshCluster) -> None:
+def test_stop_needs_a_prefix_of_one_job_when_two_run(cluster: LoopbackCluster) -> None:
     line = "echo up; sleep 1000"
     with cluster.start("-n", "1", line) as first, cluster.start("-n", "1", line) as second:
         for launcher in (first, second):
@@ -200,20 +200,20 @@ def test_stop_needs_a_prefix_of_one_job_when_two_run(cluster: SshCluster) -> Non
         (["logs", "--rank", "1", "--node", "a"], "launch: argument --node: not allowed with argument "),
     ],
 )
-def test_wrong_line_of_a_subcommand_is_a_usage_error(cluster: SshCluster, words: list[str], reason: str) -> None:
+def test_wrong_line_of_a_subcommand_is_a_usage_error(cluster: LoopbackCluster, words: list[str], reason: str) -> None:
     result = run_subcommand(cluster, *words)
     assert (result.code, result.stdout, result.stderr.count(b"\n")) == (2, b"", 1)
     assert result.reason.startswith(reason)
 
 
-def test_command_named_as_a_subcommand_runs_after_two_dashes(cluster: SshCluster) -> None:
-    cluster.program("list", "echo a program of mine")
+def test_command_named_as_a_subcommand_runs_after_two_dashes(cluster: LoopbackCluster) -> None:
+    cluster.write_program("list", "echo a program of mine")
     path = f"{cluster.directory}/bin:{cluster.environment['PATH']}"
     result = cluster.run("-n", "1", "--", "list", "all", environment={"PATH": path})
     assert result.lines == [f"{FIRST} [0] a program of mine"]
 
 
-def test_list_ends_when_its_reader_does(cluster: SshCluster) -> None:
+def test_list_ends_when_its_reader_does(cluster: LoopbackCluster) -> None:
     for number in range(2000):
         job = replace(RECORD, id=f"20261122-00000{number:05}")
         directory(cluster, job).mkdir(parents=True)
@@ -228,7 +228,7 @@ def test_list_ends_when_its_reader_does(cluster: SshCluster) -> None:
 # ---- logs ----
 
 
-def test_logs_of_a_rank_and_of_a_node_are_read_on_the_node(cluster: SshCluster) -> None:
+def test_logs_of_a_rank_and_of_a_node_are_read_on_the_node(cluster: LoopbackCluster) -> None:
     cluster.run("-n", "2", "--nproc-per-node", "2", "echo out $RANK; printf 'no end'")
     assert run_subcommand(cluster, "logs", "--rank", "0").stdout == b"out 0\nno end"
     assert run_subcommand(cluster, "logs", "--rank", "3").stdout == b"out 3\nno end"
@@ -252,7 +252,7 @@ def test_logs_of_a_rank_and_of_a_node_are_read_on_the_node(cluster: SshCluster) 
 
 
 @pytest.mark.parametrize("rank", ["0", "1"])
-def test_logs_are_followed_until_the_job_ends(cluster: SshCluster, rank: str) -> None:
+def test_logs_are_followed_until_the_job_ends(cluster: LoopbackCluster, rank: str) -> None:
     go = cluster.directory / "go"
     line = f"echo before; until [ -e {go} ]; do sleep 0.1; done; echo after; sleep 1000"
     with cluster.start("-n", "2", line) as launcher:

@@ -12,7 +12,7 @@ from launcher.paths import JOBS_DIR
 from launcher.runner import logs
 from launcher.runner.logs import JobLogs
 from launcher.spec import ProcessSpec
-from tests.launcher.ssh_cluster import ADDRESSES, SshCluster
+from tests.launcher.loopback_cluster import ADDRESSES, LoopbackCluster
 
 FIRST, SECOND, _ = ADDRESSES
 RANK = ProcessSpec(name="rank 3", label="0", command=("x",), environment={})
@@ -22,7 +22,7 @@ def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir() if not path.name.startswith("."))
 
 
-def test_both_streams_of_every_rank_are_kept_on_its_node(cluster: SshCluster, nodes: Path) -> None:
+def test_both_streams_of_every_rank_are_kept_on_its_node(cluster: LoopbackCluster, nodes: Path) -> None:
     result = cluster.run("-n", "2", "--nproc-per-node", "2", 'echo out $RANK; echo "err $RANK" >&2; exit 3')
     assert result.code == 3
     (where,) = re.findall(rb"launch: full log: (\S+):~/(\S+)/(rank-(\d)\.log)", result.stderr)
@@ -36,7 +36,7 @@ def test_both_streams_of_every_rank_are_kept_on_its_node(cluster: SshCluster, no
     assert (homes[FIRST] / directory).stat().st_mode & 0o077 == 0
 
 
-def test_job_runs_without_logs_if_none_can_be_written(cluster: SshCluster, tmp_path: Path) -> None:
+def test_job_runs_without_logs_if_none_can_be_written(cluster: LoopbackCluster, tmp_path: Path) -> None:
     (tmp_path / ".local").write_text("no directory")
     result = cluster.run("-n", "1", "echo hello")
     assert (result.code, result.lines) == (0, [f"{FIRST} [0] hello"])
@@ -91,7 +91,7 @@ def test_full_disk_ends_the_log_and_not_the_job(tmp_path: Path) -> None:
     assert "/dev/full" not in open_files()
 
 
-def test_restarted_job_appends_to_its_log(cluster: SshCluster) -> None:
+def test_restarted_job_appends_to_its_log(cluster: LoopbackCluster) -> None:
     result = cluster.run("--max-restarts", "1", "echo attempt $TORCHELASTIC_RESTART_COUNT; exit 3", hosts=[FIRST])
     (log,) = re.findall(rb":~/(\S+)", result.stderr)
     kept = (Path(cluster.environment["HOME"]) / log.decode()).read_text()

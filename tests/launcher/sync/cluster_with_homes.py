@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.launcher.ssh_cluster import ADDRESSES, SshCluster
+from tests.launcher.loopback_cluster import ADDRESSES, LoopbackCluster
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClusterWithHomes(SshCluster):
+class ClusterWithHomes(LoopbackCluster):
     """The nodes, their home directories, and the user's working directory."""
 
     homes: dict[str, Path]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launcher.ssh_cluster import ADDRESSES
+from tests.launcher.loopback_cluster import ADDRESSES
 from tests.launcher.sshd import client_config, make_key, sshd_nodes
 from tests.launcher.sync.cluster_with_homes import ClusterWithHomes
 
@@ -26,7 +26,7 @@ def cluster(tmp_path: Path) -> Iterator[ClusterWithHomes]:
         environment = {"HOME": str(homes[ADDRESSES[0]]), "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
         environment["XDG_RUNTIME_DIR"] = str(tmp_path / "none")
         cluster = ClusterWithHomes(directory=tmp_path, environment=environment, homes=homes, source=tmp_path / "source")
-        ssh = cluster.program("ssh", f'exec /usr/bin/ssh -F {config} "$@"')
+        ssh = cluster.write_program("ssh", f'exec /usr/bin/ssh -F {config} "$@"')
         environment["PATH"] = f"{ssh.parent}:{environment['PATH']}"
         yield cluster
         assert cluster.ranks() == []

@@ -14,7 +14,7 @@ from launcher.sync.ignore import Ignore
 from launcher.sync.manifest import scan
 from launcher.sync.request import KEEP, OVERWRITE, REFUSE
 from launcher.sync.stream import SourceStream
-from tests.launcher.ssh_cluster import ADDRESSES
+from tests.launcher.loopback_cluster import ADDRESSES
 from tests.launcher.sync.cluster_with_homes import ClusterWithHomes
 
 NOTHING = Ignore([])

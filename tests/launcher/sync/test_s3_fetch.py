@@ -16,8 +16,8 @@ from launcher.errors import LaunchError
 from launcher.runner.s3 import shard
 from launcher.runner.s3.ranged_file import RANGE_SIZE
 from launcher.runner.sync.s3_fetch import fetch
+from tests.launcher.loopback_cluster import parent, variables
 from tests.launcher.s3_server import MODIFIED_S, Answer, Bucket, running_bucket
-from tests.launcher.ssh_cluster import parent, variables
 from tests.launcher.sync.cluster_with_homes import ClusterWithHomes, tree
 from tests.waiting import wait_until
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launcher.ssh_cluster import ADDRESSES, SHORT_HEARTBEAT_TIMEOUT_S, copy_launcher, wait_until_gone
+from tests.launcher.loopback_cluster import ADDRESSES, SHORT_HEARTBEAT_TIMEOUT_S, copy_launcher, wait_until_gone
 from tests.launcher.sync.cluster_with_homes import ClusterWithHomes
 
 FIRST, SECOND, THIRD = ADDRESSES
@@ -213,7 +213,7 @@ def test_second_sync_to_the_same_directory_is_refused(cluster: ClusterWithHomes,
 
 
 def test_sync_that_takes_too_long_starts_nothing(cluster: ClusterWithHomes) -> None:
-    cluster.program("python3", "exec sleep 60")
+    cluster.write_program("python3", "exec sleep 60")
     result = cluster.run("--sync-s3", "s3://bucket/p", "data", "--sync-timeout", "1", "echo started", hosts=[FIRST])
     assert (result.code, result.stdout) == (1, b"")
     assert result.reason.startswith("launch: nothing started")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from launcher.sync.manifest import link_target
-from tests.launcher.ssh_cluster import ADDRESSES
+from tests.launcher.loopback_cluster import ADDRESSES
 from tests.launcher.sync.cluster_with_homes import ClusterWithHomes, tree
 
 SENT = re.compile(rb"launch: (\d+) files?, ([\d.]+) MB, sent to (\d) nodes? in [\d.]+ s\n")
@@ -183,7 +183,7 @@ def test_file_changed_during_the_sync_arrives_in_its_last_state(cluster: Cluster
     path = cluster.write("growing", "x" * 1000)
     # The launcher takes its time between scanning the source and sending it.
     once = cluster.directory / "once"
-    slow = cluster.program(
+    slow = cluster.write_program(
         "openssl",
         f'[ -e {once} ] || echo end >> {path}; touch {once}; exec /usr/bin/openssl "$@"',
     )
@@ -195,7 +195,7 @@ def test_file_changed_during_the_sync_arrives_in_its_last_state(cluster: Cluster
 
 def test_nothing_starts_while_a_file_keeps_changing(cluster: ClusterWithHomes) -> None:
     path = cluster.write("log", "x")
-    cluster.program("openssl", f'echo more >> {path}; exec /usr/bin/openssl "$@"')
+    cluster.write_program("openssl", f'echo more >> {path}; exec /usr/bin/openssl "$@"')
     code, output = launch_with_sync(cluster, command="touch started")
     assert code == 1
     assert output.splitlines()[-1] == f"launch: nothing started: {path} keeps changing; exclude it (--sync-exclude)"

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.launcher.ssh_cluster import (
+from tests.launcher.loopback_cluster import (
     ADDRESSES,
     SHORT_HEARTBEAT_TIMEOUT_S,
-    SshCluster,
+    LoopbackCluster,
     parent,
     read_lines,
     wait_until_gone,
@@ -30,7 +30,7 @@ LONGER_S = int(SHORT_HEARTBEAT_TIMEOUT_S) + 1
 
 
 @pytest.fixture
-def short_timeout_cluster(cluster: SshCluster, short_timeout_launcher: Path) -> SshCluster:
+def short_timeout_cluster(cluster: LoopbackCluster, short_timeout_launcher: Path) -> LoopbackCluster:
     return dataclasses.replace(cluster, launcher=short_timeout_launcher)
 
 
@@ -60,7 +60,7 @@ def ranks_by_host(launcher: "subprocess.Popen[bytes]", hosts: int) -> dict[str, 
     return {words[0]: int(words[2]) for words in lines}
 
 
-def test_disconnected_node_ends_its_ranks_and_the_job(short_timeout_cluster: SshCluster) -> None:
+def test_disconnected_node_ends_its_ranks_and_the_job(short_timeout_cluster: LoopbackCluster) -> None:
     with short_timeout_cluster.start("echo $$; sleep 1000 & wait") as launcher:
         ranks = ranks_by_host(launcher, 3)
         everything = short_timeout_cluster.ranks()
@@ -73,7 +73,7 @@ def test_disconnected_node_ends_its_ranks_and_the_job(short_timeout_cluster: Ssh
             wait_until_gone(everything, seconds=60)
 
 
-def test_hanging_runner_fails_the_job(short_timeout_cluster: SshCluster) -> None:
+def test_hanging_runner_fails_the_job(short_timeout_cluster: LoopbackCluster) -> None:
     with short_timeout_cluster.start("echo $$; sleep 1000") as launcher:
         ranks = ranks_by_host(launcher, 3)
         with stopped(parent(ranks[SECOND])):
@@ -83,19 +83,19 @@ def test_hanging_runner_fails_the_job(short_timeout_cluster: SshCluster) -> None
         wait_until_gone(list(ranks.values()), seconds=60)
 
 
-def test_hanging_launcher_leaves_no_rank(short_timeout_cluster: SshCluster) -> None:
+def test_hanging_launcher_leaves_no_rank(short_timeout_cluster: LoopbackCluster) -> None:
     with short_timeout_cluster.start("echo $$; sleep 1000") as launcher:
         ranks = ranks_by_host(launcher, 3)
         with stopped(launcher.pid):
             wait_until_gone(list(ranks.values()), seconds=60)
 
 
-def test_job_without_output_is_not_ended(short_timeout_cluster: SshCluster) -> None:
+def test_job_without_output_is_not_ended(short_timeout_cluster: LoopbackCluster) -> None:
     result = short_timeout_cluster.run(f"sleep {LONGER_S}; echo done")
     assert result.lines == [f"{host} [0] done" for host in ADDRESSES]
 
 
-def test_paused_reader_delays_the_job_without_ending_it(short_timeout_cluster: SshCluster) -> None:
+def test_paused_reader_delays_the_job_without_ending_it(short_timeout_cluster: LoopbackCluster) -> None:
     with short_timeout_cluster.start("seq -f %015.0f 1 655360; echo done") as launcher:
         assert launcher.stdout is not None
         assert os.read(launcher.stdout.fileno(), 1) == b"1"
@@ -109,7 +109,7 @@ def test_paused_reader_delays_the_job_without_ending_it(short_timeout_cluster: S
     assert stdout.count(b"\n") == 3 * 655361
 
 
-def test_ctrl_z_does_not_stop_the_heartbeats(short_timeout_cluster: SshCluster) -> None:
+def test_ctrl_z_does_not_stop_the_heartbeats(short_timeout_cluster: LoopbackCluster) -> None:
     with short_timeout_cluster.start(f"echo up; sleep {LONGER_S}; echo done") as launcher:
         read_lines(launcher.stdout, 3)
         launcher.send_signal(signal.SIGTSTP)
@@ -118,7 +118,7 @@ def test_ctrl_z_does_not_stop_the_heartbeats(short_timeout_cluster: SshCluster) 
     assert launcher.returncode == 0
 
 
-def test_node_restarts_once_the_previous_attempt_has_ended(short_timeout_cluster: SshCluster) -> None:
+def test_node_restarts_once_the_previous_attempt_has_ended(short_timeout_cluster: LoopbackCluster) -> None:
     # A process that ignores TERM there is still running when the others have ended and the job restarts.
     asleep = f"sleep 98766.{uuid.uuid4().int}"
     stubborn = f"echo $$; [ $RANK = 2 ] || exec sleep 1000; trap '' TERM; {asleep} & wait; {asleep}"
@@ -134,7 +134,7 @@ def test_node_restarts_once_the_previous_attempt_has_ended(short_timeout_cluster
 
 
 @pytest.mark.parametrize("host", [FIRST, SECOND])
-def test_grace_may_exceed_the_heartbeat_timeout(short_timeout_cluster: SshCluster, host: str) -> None:
+def test_grace_may_exceed_the_heartbeat_timeout(short_timeout_cluster: LoopbackCluster, host: str) -> None:
     trap = f"trap 'sleep {LONGER_S}; echo saved; exit 7' TERM; echo up; while :; do sleep 0.1; done"
     with short_timeout_cluster.start("--grace", "60", trap, hosts=[host]) as launcher:
         read_lines(launcher.stdout, 1)

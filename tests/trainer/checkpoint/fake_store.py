@@ -81,10 +81,12 @@ class FakeStore:
 
 
 class TwoRankBackend:
-    """A backend whose other rank adds a row to each sum in turn, and broadcasts the given messages.
+    """A backend whose other rank adds a row to each sum in turn, and broadcasts the given messages in turn.
 
-    Rows are named after what the manager asks for, in its order; it skips some. After the last row come zeros,
-    which are also the report of a rank without a checkpoint.
+    The rows are named after what the manager sums, and used in its order: to resume, it sums ``report``, ``has_final``
+    only if the run had completed before a restart, and ``best`` only if it restores a position within a run; then
+    ``is_writing`` in each save, and ``best`` at the end. Pass only the rows of sums that the test causes. After the
+    last row come zeros, which are also the report of a rank without a checkpoint.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ from trainer.progress import Progress
 def resume_run(store: FakeStore, *, rank: int = 0, other: Score | None = None) -> tuple[CheckpointManager, Backend]:
     """Resume a run whose other rank has a checkpoint of this best epoch."""
     store.saved.append(make_checkpoint(Progress(run_started_at=5, epoch=1)))
-    best = BestOfRank(1, other.accuracy) if other and other.run_started_at == 5 else BestOfRank(0, 0)
+    best = BestOfRank(True, other.accuracy) if other and other.run_started_at == 5 else BestOfRank(False, 0)
     bests = (0.0, 0.0, *best) if rank == 0 else (*best, 0.0, 0.0)
     backend = cast(Backend, TwoRankBackend(report=[0] * 12, best=bests, rank=rank))
     manager = make_manager(store, rank=rank)
@@ -93,7 +93,7 @@ def test_rank_0_names_the_machine_that_has_the_best_checkpoint(
     write_final(store, manager, backend, tmp_path, accuracy=accuracy)
     store.best_score = own
     path = "/there/net-best.npz"
-    manager.wait_for_final(cast(Backend, TwoRankBackend(best=from_rank_1(BestOfRank(1, 0.9)), messages=[path])))
+    manager.wait_for_final(cast(Backend, TwoRankBackend(best=from_rank_1(BestOfRank(True, 0.9)), messages=[path])))
     line = "the network of the best epoch, Validation-accuracy=0.900000, is not here but on rank 1's machine: "
     assert [record.getMessage() for record in caplog.records] == [f"{line}{path}"] * warns
 
@@ -103,7 +103,7 @@ def test_failed_write_of_the_best_is_not_counted(tmp_path: Path, caplog: pytest.
     manager, backend = resume_run(store, other=Score(5, 0.9))
     # It is better than the other rank's; the store has already warned that it could not be written.
     write_final(store, manager, backend, tmp_path, accuracy=0.95)
-    manager.wait_for_final(cast(Backend, TwoRankBackend(best=from_rank_1(BestOfRank(1, 0.9)), messages=["/"])))
+    manager.wait_for_final(cast(Backend, TwoRankBackend(best=from_rank_1(BestOfRank(True, 0.9)), messages=["/"])))
     assert not caplog.records
 
 
@@ -111,7 +111,7 @@ def test_rank_without_a_store_takes_part() -> None:
     manager = make_manager(None, rank=1)
     report = (*RankReport(run_started_at=5, epoch=1, samples=64), *RankReport())
     messages = resumable(Progress(run_started_at=5, epoch=1, samples=64))
-    best = (*BestOfRank(1, 0.9), *BestOfRank(0, 0))
+    best = (*BestOfRank(True, 0.9), *BestOfRank(False, 0))
     manager.resume_from_newest(cast(Backend, TwoRankBackend(report=report, messages=messages, best=best, rank=1)))
     backend = cast(Backend, TwoRankBackend(is_writing=[0], best=best, messages=["/there"], rank=1))
     manager.save(backend, Progress(run_started_at=5, epoch=2), validation_accuracy=0.8)

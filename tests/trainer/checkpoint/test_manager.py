@@ -114,7 +114,7 @@ def test_run_after_a_completed_one_is_resumed() -> None:
 MARKED = ({"marker": OVER}, RankReport(run_started_at=5.5, epoch=2, completed_run_started_at=4))
 OTHER_MARKED = (
     {"progress": Progress(run_started_at=5.5, epoch=2), "finished": 4},
-    RankReport(completed_run_started_at=5.5, completed_before_restart=1),
+    RankReport(completed_run_started_at=5.5, completed_before_restart=True),
 )
 """Contents of the store of this rank, and the other's report: one was killed with a checkpoint and without a marker."""
 
@@ -179,7 +179,7 @@ def test_run_resumes_if_its_final_checkpoint_was_lost_with_its_machine() -> None
     assert (
         begin(
             FakeStore(own),
-            TwoRankBackend(report=from_rank_1(RankReport(completed_run_started_at=5.5, completed_before_restart=1))),
+            TwoRankBackend(report=from_rank_1(RankReport(completed_run_started_at=5.5, completed_before_restart=True))),
             world=RESTARTED,
         )
         == own
@@ -197,8 +197,8 @@ def test_checkpoint_with_other_settings_on_one_rank_ends_all_ranks() -> None:
     assert others.restored == []
 
 
-IN_THE_MIDST = RankReport(run_started_at=9, epoch=1, samples=64, in_another_directory=1)
-SAW_THE_END = RankReport(completed_run_started_at=9, in_another_directory=1)
+IN_THE_MIDST = RankReport(run_started_at=9, epoch=1, samples=64, in_another_directory=True)
+SAW_THE_END = RankReport(completed_run_started_at=9, in_another_directory=True)
 BOTH = IN_THE_MIDST._replace(completed_run_started_at=5)
 """Reports of a rank in another directory, about other runs than rank 0's."""
 
@@ -213,14 +213,14 @@ def test_other_run_in_another_directory_does_not_affect_rank_0s(other: RankRepor
 
 def test_checkpoint_of_the_same_run_in_another_directory_is_used() -> None:
     others = TwoRankBackend(
-        report=from_rank_1(RankReport(run_started_at=5, epoch=1, samples=64, in_another_directory=1)),
+        report=from_rank_1(RankReport(run_started_at=5, epoch=1, samples=64, in_another_directory=True)),
         messages=resumable(Progress(run_started_at=5, epoch=1, samples=64, loss_sum=0.5, correct=60)),
     )
     assert begin(FakeStore(Progress(run_started_at=5, epoch=1)), others).samples == 64
     assert (
         begin(
             FakeStore(Progress(run_started_at=5, epoch=1)),
-            TwoRankBackend(report=from_rank_1(RankReport(completed_run_started_at=5, in_another_directory=1))),
+            TwoRankBackend(report=from_rank_1(RankReport(completed_run_started_at=5, in_another_directory=True))),
         ).epoch
         == 0
     )
@@ -238,7 +238,7 @@ def test_new_directory_of_rank_0_does_not_resume_others_checkpoints(other: RankR
 
 def test_restarted_job_resumes_others_checkpoints() -> None:
     others = TwoRankBackend(
-        report=from_rank_1(RankReport(run_started_at=5, epoch=1, samples=64, in_another_directory=1)),
+        report=from_rank_1(RankReport(run_started_at=5, epoch=1, samples=64, in_another_directory=True)),
         messages=resumable(Progress(run_started_at=5, epoch=1, samples=64, loss_sum=0.5, correct=60)),
     )
     assert begin(FakeStore(), others, world=World(restart_count=1)).samples == 64

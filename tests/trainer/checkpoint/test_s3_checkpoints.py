@@ -15,6 +15,7 @@ import pytest
 
 from tests.trainer.conftest import BUCKET
 from tests.trainer.programs.processes import REPOSITORY, run, running
+from tests.waiting import wait_until
 from trainer import s3
 from trainer.backend import TrainingState
 from trainer.checkpoint.best import Score
@@ -37,13 +38,6 @@ def names() -> list[str]:
 def store(directory: Path, *, every_s: float = 3600, folder: str = FOLDER) -> CheckpointStore:
     directory.mkdir(exist_ok=True)
     return CheckpointStore(str(directory / "net"), s3_folder=S3Folder(folder), upload_every_s=every_s)
-
-
-def wait_for_uploads(store: CheckpointStore) -> None:
-    """Wait until no upload to S3 is running."""
-    assert store._s3_checkpoints is not None
-    store._s3_checkpoints.wait_until_uploaded()
-    store._best.wait_until_uploaded()
 
 
 def checkpoint(*, epoch: int, run_started_at: float = 5.5, accuracy: float | None = None) -> Checkpoint:
@@ -72,18 +66,15 @@ def test_another_machine_resumes_from_s3(tmp_path: Path) -> None:
 def test_uploads_run_during_training(tmp_path: Path) -> None:
     checkpoints = store(tmp_path / "net", every_s=0)
     checkpoints.save(partial(checkpoint, epoch=1))
-    checkpoints.wait_until_written()
-    wait_for_uploads(checkpoints)
+    wait_until(names, "an upload", timeout_s=60)
     assert names() == ["net-resume-0000000005.500000-0001-000000000.npz"]
-    assert not list((tmp_path / "net").glob(".*"))
+    wait_until(lambda: not [*(tmp_path / "net").glob(".*")], "the end of the temporary file", timeout_s=60)
 
 
 def test_best_checkpoint_is_uploaded_early_and_known_to_another_machine(tmp_path: Path) -> None:
     first = store(tmp_path / "first")
     first.save(partial(checkpoint, epoch=1, accuracy=0.9), is_best=True)
-    first.wait_until_written()
-    wait_for_uploads(first)
-    assert names() == ["net-best.npz"]
+    wait_until(names, "an upload", timeout_s=60)
     other = store(tmp_path / "other")
     other.read_best_score_from_s3()
     assert [other.best_accuracy(run_started_at=run_started_at) for run_started_at in (5.5, 4)] == [0.9, None]
@@ -92,6 +83,7 @@ def test_best_checkpoint_is_uploaded_early_and_known_to_another_machine(tmp_path
     save_checkpoint(end, checkpoint(epoch=3, accuracy=0.5))
     save_checkpoint(other.best_path, checkpoint(epoch=2, run_started_at=4, accuracy=0.95))
     assert other.upload_final(end, best=Score(5.5, 0.9)) == f"{FOLDER}/net-0003.npz"
+    assert names() == ["net-0003.npz", "net-best.npz"]
     assert boto3.resource("s3").Object(BUCKET, "digits/net-best.npz").metadata["accuracy"] == "0.9"
 
 

@@ -64,7 +64,7 @@ def test_concurrent_process_does_not_download_again(tmp_path: Path, monkeypatch:
     fetched: list[str] = []
     waits, ends = threading.Event(), threading.Event()
 
-    def download_all(folder: S3Folder, directory: Path, *, deadline_s: float) -> None:
+    def download_all(folder: S3Folder, directory: Path, *, timeout_s: float) -> None:
         fetched.append(str(folder))
         waits.set()
         assert ends.wait(60)

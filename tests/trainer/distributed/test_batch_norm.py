@@ -74,7 +74,7 @@ def backend() -> TorchBackend:
 def step(backend: TorchBackend, samples: int) -> None:
     images = np.random.default_rng(samples).random((samples, 1, 12, 12), np.float32)
     backend.forward_backward(images, np.zeros(samples, np.int64))
-    backend.optimizer_step(global_batch_size=samples)
+    backend.optimizer_step(num_samples=samples)
 
 
 def test_checkpoint_holds_the_statistics() -> None:
@@ -92,7 +92,7 @@ def test_batch_without_variance_leaves_statistics_and_weights_finite(samples: in
     step(trained, 8)
     images = np.ones((samples, 1, 12, 12), np.float32)
     trained.forward_backward(images, np.zeros(samples, np.int64))
-    trained.optimizer_step(global_batch_size=1)
+    trained.optimizer_step(num_samples=1)
     assert all(np.isfinite(value).all() for value in trained.weights().values())
 
 

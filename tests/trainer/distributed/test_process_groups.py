@@ -14,7 +14,7 @@ from tests.trainer.programs import bucketed_trainer, multi_node_trainer, reduce_
 from tests.trainer.programs.processes import Rank, run, running
 from trainer.checkpoint.format import load_checkpoint
 from trainer.distributed.process_groups import ProcessGroups, is_regular
-from trainer.distributed.reduce.reducers import Collective
+from trainer.distributed.reduce.reducers import Communicator
 from trainer.distributed.rendezvous import TIMEOUT_MARGIN
 
 Vectors = dict[str, Any]
@@ -127,7 +127,7 @@ class RecordingGroup:
 
 def test_timeout_applies_to_all_groups() -> None:
     groups: Any = {"intra_node": RecordingGroup(), "inter_node": RecordingGroup()}
-    Collective(world_size=4, groups=ProcessGroups(**groups)).set_timeout(timedelta(seconds=5))
+    Communicator(world_size=4, groups=ProcessGroups(**groups)).set_timeout(timedelta(seconds=5))
     assert [group.timeouts for group in groups.values()] == [[timedelta(seconds=5) + TIMEOUT_MARGIN]] * 2
 
 

@@ -65,7 +65,7 @@ def start(ended: Ended, clock: Clock) -> Iterator[Start]:
 
     yield start
     [watchdog] = made
-    watchdog._wait = Wait(until=clock.now - 1, seconds=0.0, action="the test's end")
+    watchdog._wait = Wait(deadline=clock.now - 1, timeout_s=0.0, action="the test's end")
     assert ended.event.wait(DEADLINE_S)
 
 

@@ -27,7 +27,7 @@ class Faulty(GradientBuckets):
         if Faulty.calls == int(os.environ.get(LAST, 0)):
             send_sigterm()
         if Faulty.calls == int(os.environ.get(DROPPED, 0)):
-            self._sent += 1
+            self._num_sent += 1
         else:
             super()._send_next()
 

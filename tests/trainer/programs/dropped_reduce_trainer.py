@@ -4,7 +4,7 @@ from unittest.mock import patch
 
 import torch
 
-from trainer.distributed.reduce.reducers import Collective
+from trainer.distributed.reduce.reducers import Communicator
 from trainer.train import main_and_exit
 
 DROPPED_STEP = 2
@@ -12,7 +12,7 @@ GRADIENTS = 10_000
 """Number of values that only the sum of gradients exceeds."""
 
 
-class Dropping(Collective):
+class Dropping(Communicator):
     steps = 0
 
     def all_reduce(self, sums: torch.Tensor, *, compression: str = "none") -> None:
@@ -22,5 +22,5 @@ class Dropping(Collective):
 
 
 if __name__ == "__main__":
-    with patch("trainer.torch_backend.create_backend.Collective", Dropping):
+    with patch("trainer.torch_backend.create_backend.Communicator", Dropping):
         main_and_exit()

@@ -46,10 +46,10 @@ def die() -> None:
 
 
 class KilledBackend(TorchBackend):
-    def optimizer_step(self, *, global_batch_size: int) -> None:
+    def optimizer_step(self, *, num_samples: int) -> None:
         if steps.must_die_now():
             die()
-        super().optimizer_step(global_batch_size=global_batch_size)
+        super().optimizer_step(num_samples=num_samples)
 
 
 class KilledFile:

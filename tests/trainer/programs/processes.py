@@ -24,17 +24,17 @@ class Rank:
     out: Path
     log: Path
 
-    def wait(self, *, deadline_s: float = DEADLINE_S) -> int:
-        return self.process.wait(timeout=deadline_s)
+    def wait(self, *, timeout_s: float = DEADLINE_S) -> int:
+        return self.process.wait(timeout=timeout_s)
 
-    def wait_for_log(self, text: str, *, deadline_s: float = DEADLINE_S) -> None:
+    def wait_for_log(self, text: str, *, timeout_s: float = DEADLINE_S) -> None:
         def is_there() -> bool:
             ended = self.process.poll() is not None
             found = text in self.log.read_text()
             assert found or not ended, self.log.read_text()
             return found
 
-        wait_until(is_there, f"{text!r} in {self.log}", timeout_s=deadline_s, every_s=POLL_S)
+        wait_until(is_there, f"{text!r} in {self.log}", timeout_s=timeout_s, every_s=POLL_S)
 
     @property
     def digests(self) -> list[str]:

@@ -22,7 +22,7 @@ import torch.distributed
 
 from tests.trainer.programs.multi_node_trainer import take_place
 from trainer.distributed.process_groups import create_process_groups
-from trainer.distributed.reduce.reducers import Collective
+from trainer.distributed.reduce.reducers import Communicator
 from trainer.distributed.reduce.ring_rendezvous import connect_ring
 from trainer.distributed.rendezvous import RENDEZVOUS_TIMEOUT, join_ranks
 from trainer.distributed.world import World
@@ -52,7 +52,7 @@ def main(vectors: str) -> None:
     join_ranks(CPU, world=world, timeout=RENDEZVOUS_TIMEOUT)
     groups = create_process_groups(world, device=CPU, timeout=RENDEZVOUS_TIMEOUT)
     ring = connect_ring(world, timeout=RENDEZVOUS_TIMEOUT)
-    collective = Collective(world_size=world.world_size, ring=ring, groups=groups)
+    communicator = Communicator(world_size=world.world_size, ring=ring, groups=groups)
     operations: list[tuple[str, list[int], int]] = []
     sums: dict[str, torch.Tensor] = {}
     with (
@@ -61,16 +61,16 @@ def main(vectors: str) -> None:
     ):
         for compression, rows in np.load(vectors).items():
             sums[compression] = torch.from_numpy(rows[world.rank].copy())
-            collective.all_reduce(sums[compression], compression=compression)
+            communicator.all_reduce(sums[compression], compression=compression)
     found: dict[str, Any] = {name: vector.numpy() for name, vector in sums.items()}
     np.savez(f"rank{world.rank}.npz", **found)
     Path(f"rank{world.rank}.json").write_text(json.dumps(operations))
     if SILENT in os.environ:
         if os.environ[SILENT] == str(world.rank):
             threading.Event().wait()
-        collective.set_timeout(timedelta(seconds=1))
-        collective.all_reduce(torch.zeros(1000), compression="fp16")
-    collective.close()
+        communicator.set_timeout(timedelta(seconds=1))
+        communicator.all_reduce(torch.zeros(1000), compression="fp16")
+    communicator.close()
 
 
 if __name__ == "__main__":

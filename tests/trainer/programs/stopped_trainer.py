@@ -39,14 +39,14 @@ class StoppedBackend(TorchBackend):
 
     steps = count(1)
 
-    def optimizer_step(self, *, global_batch_size: int) -> None:
+    def optimizer_step(self, *, num_samples: int) -> None:
         rank, step, name = os.environ[VARIABLE].split()
         if os.environ["RANK"] == rank and next(StoppedBackend.steps) == int(step):
             if name == signal.SIGTERM.name:
                 send_sigterm()
             else:
                 os.kill(os.getpid(), signal.Signals[name])
-        super().optimizer_step(global_batch_size=global_batch_size)
+        super().optimizer_step(num_samples=num_samples)
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from tests.trainer.programs.processes import run
 from trainer.config.choices import COMPILE_LEVELS
 from trainer.config.settings import TrainConfig
 from trainer.distributed.data_parallel import DataParallelGroup
-from trainer.distributed.reduce.reducers import Collective
+from trainer.distributed.reduce.reducers import Communicator
 from trainer.distributed.rendezvous import RENDEZVOUS_TIMEOUT, STEP_TIMEOUT
 from trainer.distributed.world import World
 from trainer.models import build
@@ -185,7 +185,7 @@ def test_two_ranks_measure_with_the_ring_and_the_slowest_counts(tmp_path: Path) 
     assert sums == [3 * (WARMUP_STEPS + TIMINGS * TIMED_STEPS)] * 2
 
 
-def autotuner(network: nn.Module, collective: Collective) -> Autotuner:
+def autotuner(network: nn.Module, communicator: Communicator) -> Autotuner:
     config = TrainConfig(
         fast="auto",
         compile="0",
@@ -201,22 +201,22 @@ def autotuner(network: nn.Module, collective: Collective) -> Autotuner:
         device=CPU,
         world=World(),
         dp=DataParallelGroup(world_size=2),
-        collective=collective,
+        communicator=communicator,
     )
 
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_measuring_leaves_the_next_mode_as_long_as_a_start(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     timeouts: list[timedelta] = []
-    monkeypatch.setattr(Collective, "set_timeout", lambda _, timeout: timeouts.append(timeout))
-    monkeypatch.setattr(Collective, "all_reduce", lambda *_, **__: None)
-    monkeypatch.setattr(Collective, "all_reduce_max", lambda _, seconds, **__: seconds)
+    monkeypatch.setattr(Communicator, "set_timeout", lambda _, timeout: timeouts.append(timeout))
+    monkeypatch.setattr(Communicator, "all_reduce", lambda *_, **__: None)
+    monkeypatch.setattr(Communicator, "all_reduce_max", lambda _, seconds, **__: seconds)
     if fails:
         monkeypatch.setattr("trainer.torch_backend.autotune._mean_step_seconds", fail)
     network = build("tests.trainer.networks:perceptron", num_classes=10, image_shape=(1, 12, 12))
-    collective = Collective(world_size=2)
-    seconds = autotuner(network, collective)._measure(
-        DEFAULT_MODE, SETTINGS, dp=DataParallelGroup(world_size=2), collective=collective, timings=1
+    communicator = Communicator(world_size=2)
+    seconds = autotuner(network, communicator)._measure(
+        DEFAULT_MODE, SETTINGS, dp=DataParallelGroup(world_size=2), communicator=communicator, timings=1
     )
     assert math.isinf(seconds) == fails
     # A step of one rank may take no longer than that of the others, but compiling for the next mode may.
@@ -228,7 +228,7 @@ def fail(*_: object) -> float:
     raise RuntimeError("out of memory")
 
 
-class WithASlowRank(Collective):
+class WithASlowRank(Communicator):
     """Another rank takes ten times as long, except for float32, and has no memory for float16."""
 
     def __init__(self) -> None:
@@ -247,9 +247,11 @@ def test_ranks_measure_with_all_reduce_and_the_slowest_counts(
     slow = WithASlowRank()
     measured: list[str] = []
 
-    def measure(_: Autotuner, mode: ComputeMode, __: StepSettings, *, collective: Collective, **___: object) -> float:
+    def measure(
+        _: Autotuner, mode: ComputeMode, __: StepSettings, *, communicator: Communicator, **___: object
+    ) -> float:
         slow.mode = mode
-        measured.append(str(mode) if collective.is_distributed else f"{mode} local")
+        measured.append(str(mode) if communicator.is_distributed else f"{mode} local")
         return 1.0 if mode == DEFAULT_MODE else 0.5
 
     monkeypatch.setattr(Autotuner, "_measure", measure)

@@ -46,7 +46,7 @@ def test_step_matches_plain_torch(label_smoothing: float) -> None:
     for start in (0, 8):
         images, labels = IMAGES[start : start + 8], LABELS[start : start + 8]
         backend.forward_backward(images, labels)
-        backend.optimizer_step(global_batch_size=8)
+        backend.optimizer_step(num_samples=8)
         optimizer.zero_grad()
         torch.autograd.backward(
             torch.nn.functional.cross_entropy(
@@ -105,7 +105,7 @@ def test_restored_backend_takes_the_same_steps() -> None:
     def step(backend: TorchBackend, start: int) -> None:
         batch = slice(start, start + 8)
         backend.forward_backward(IMAGES[batch], LABELS[batch])
-        backend.optimizer_step(global_batch_size=8)
+        backend.optimizer_step(num_samples=8)
 
     backend, other = make_backend(), make_backend(seed=1)
     step(backend, 0)
@@ -188,7 +188,7 @@ def test_update_waits_for_the_snapshot() -> None:
     before = digest(backend.weights())
     take = backend.snapshot()
     backend.forward_backward(IMAGES, LABELS)
-    update = threading.Thread(target=lambda: backend.optimizer_step(global_batch_size=16))
+    update = threading.Thread(target=lambda: backend.optimizer_step(num_samples=16))
     update.start()
     update.join(0.2)
     assert update.is_alive()
@@ -202,7 +202,7 @@ def test_learning_rate_applies_from_the_next_update() -> None:
     for each, rate in ((backend, 0.1), (slow, 0.001)):
         each.forward_backward(IMAGES, LABELS)
         each.set_learning_rate(rate)
-        each.optimizer_step(global_batch_size=16)
+        each.optimizer_step(num_samples=16)
     first = make_backend().weights()
     moved, little = (
         {name: value - first[name] for name, value in trained.weights().items()}  # type: ignore[operator]  # arrays of numbers

@@ -51,7 +51,7 @@ def steps(
 ) -> Weights:
     for _ in range(count):
         backend.forward_backward(images, labels)
-        backend.optimizer_step(global_batch_size=samples or len(labels))
+        backend.optimizer_step(num_samples=samples or len(labels))
     return backend.weights()
 
 
@@ -123,7 +123,7 @@ def test_accumulated_batches_are_loaded_one_by_one() -> None:
     assert backend.forward_backward(images, labels) == whole.forward_backward(IMAGES[:22], LABELS[:22])
     assert samples.reads == [6, 6, 5, 5]
     for trained in (backend, whole):
-        trained.optimizer_step(global_batch_size=22)
+        trained.optimizer_step(num_samples=22)
     assert digest(backend.weights()) == digest(whole.weights())
     images, labels = backend.make_batch_loader(DATA)(samples, np.arange(22))
     assert backend.count_correct(images, labels) == whole.count_correct(IMAGES[:22], LABELS[:22])
@@ -157,7 +157,7 @@ def test_float16_overflow_skips_the_step_and_halves_the_scale() -> None:
     backend.restore(type(state)(weights=state.weights, optimizer=huge), source=0)
     result = backend.forward_backward(IMAGES, LABELS)
     assert np.isfinite(result.loss_sum)
-    backend.optimizer_step(global_batch_size=len(LABELS))
+    backend.optimizer_step(num_samples=len(LABELS))
     found = backend.state()
     assert found.optimizer[SCALE].tolist() == [2.0**29, 0]
     assert digest(found.weights) == before
@@ -181,12 +181,12 @@ def test_deferred_backend_takes_the_same_steps(mode: ComputeMode) -> None:
     first, second = (backend.forward_backward(IMAGES, LABELS), late.forward_backward(IMAGES, LABELS))
     assert second.loss_sum == second.correct == 0
     for trained in (backend, late):
-        trained.optimizer_step(global_batch_size=len(LABELS))
+        trained.optimizer_step(num_samples=len(LABELS))
     assert late.forward_backward(IMAGES, LABELS) == replace(first, delay_steps=1)
     assert late.take_deferred() == backend.forward_backward(IMAGES, LABELS)
     assert late.take_deferred() is backend.take_deferred() is None
     for trained in (backend, late):
-        trained.optimizer_step(global_batch_size=len(LABELS))
+        trained.optimizer_step(num_samples=len(LABELS))
     assert distance(late.weights(), backend.weights()) < 1e-6
 
 

@@ -50,7 +50,7 @@ def test_biases_and_batch_norm_factors_decay_only_with_wd_all(decay_all: bool) -
     before = {name: np.asarray(value, np.float32) for name, value in backend.weights().items()}
     # Without samples the gradients are 0.
     backend.forward_backward(np.zeros((0, 1, 4, 4), np.float32), np.zeros(0, np.int64))
-    backend.optimizer_step(global_batch_size=1)
+    backend.optimizer_step(num_samples=1)
     for name, value in backend.weights().items():
         decays = name.endswith(("weight", "bias")) and (decay_all or name in ("0.weight", "3.weight"))
         assert np.allclose(value, before[name] * (0.75 if decays else 1)), name

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from trainer.distributed.reduce.reducers import Collective, Ring
+from trainer.distributed.reduce.reducers import Communicator, Ring
 from trainer.torch_backend.compute_mode import DEFAULT_MODE, ComputeMode
 from trainer.torch_backend.flat_params import FlatParams
 from trainer.torch_backend.reducer_setup import make_flat_reduction
@@ -17,18 +17,18 @@ LOST = (
 
 
 @pytest.mark.parametrize(
-    ("mode", "collective", "warnings"),
+    ("mode", "communicator", "warnings"),
     [
-        (COMPILED, Collective(world_size=2), [LOST]),
-        (ComputeMode(compile_mode="graphs"), Collective(world_size=2), [LOST]),
-        (DEFAULT_MODE, Collective(world_size=2), []),
+        (COMPILED, Communicator(world_size=2), [LOST]),
+        (ComputeMode(compile_mode="graphs"), Communicator(world_size=2), [LOST]),
+        (DEFAULT_MODE, Communicator(world_size=2), []),
         # These have no overlap to lose.
-        (COMPILED, Collective(world_size=2, ring=Ring.__new__(Ring)), []),
-        (COMPILED, Collective(world_size=1), []),
+        (COMPILED, Communicator(world_size=2, ring=Ring.__new__(Ring)), []),
+        (COMPILED, Communicator(world_size=1), []),
     ],
 )
 def test_warns_only_if_compiling_loses_the_overlap_of_buckets(
-    caplog: pytest.LogCaptureFixture, mode: ComputeMode, collective: Collective, warnings: list[str]
+    caplog: pytest.LogCaptureFixture, mode: ComputeMode, communicator: Communicator, warnings: list[str]
 ) -> None:
     model = nn.Sequential(nn.Linear(4, 3))
     flat = FlatParams(model, decay_all=False)
@@ -36,7 +36,7 @@ def test_warns_only_if_compiling_loses_the_overlap_of_buckets(
         model,
         flat,
         torch.zeros(flat.weights.numel() + 1),
-        collective=collective,
+        communicator=communicator,
         weight_decay=0.0,
         mode=mode,
         compression="none",

@@ -128,7 +128,7 @@ def _open(paths: RecordPaths, image_shape: ImageShape, readers: S3Readers | None
     file = open_records_in_s3(paths.records, paths.index, client=readers.client)
     return RecordsInS3(
         file=file,
-        labels=np.full(len(file.begins), NOT_READ, np.int64),
+        labels=np.full(len(file.offsets), NOT_READ, np.int64),
         image_shape=image_shape,
         num_classes=num_classes,
         threads=readers.threads,

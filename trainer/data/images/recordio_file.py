@@ -64,32 +64,33 @@ class RecordFile:
     """An open file, and the byte ranges of its records."""
 
     content: ByteRanges
-    begins: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    """Offset of each record in the file."""
     ends: NDArray[np.int64]
-    """Beginning of each record's successor in the file, or the file's size."""
+    """Offset of each record's successor in the file, or the file's size."""
     versions: tuple[str, ...] = ()
     """ETags of the file and its index, if they are in S3."""
 
-    def record(self, number: int) -> bytes:
+    def record(self, index: int) -> bytes:
         """Read one record: exactly the bytes of its own range."""
-        begin, end = int(self.begins[number]), int(self.ends[number])
+        begin, end = int(self.offsets[index]), int(self.ends[index])
         return parse_record(self.content.read(begin, end - begin), place=self.content.place, at=begin)
 
-    def describe(self, number: int) -> str:
+    def describe(self, index: int) -> str:
         """Return the place of a record, for error messages."""
-        return f"at byte {self.begins[number]} of {self.content.place}"
+        return f"at byte {self.offsets[index]} of {self.content.place}"
 
     def labels(self) -> NDArray[np.int64]:
         """Read the labels of all records from only their headers."""
-        return np.array([self._label(number) for number in range(len(self.begins))], np.int64)
+        return np.array([self._label(index) for index in range(len(self.offsets))], np.int64)
 
-    def _label(self, number: int) -> int:
-        begin = int(self.begins[number])
+    def _label(self, index: int) -> int:
+        begin = int(self.offsets[index])
         head = self.content.read(begin, HEAD_BYTES)
         part = parse_part(head, place=self.content.place, at=begin)
         complete = part.kind == WHOLE and min(part.end, len(head)) >= part.begin + HEADER.size
-        record = head[part.begin : part.end] if complete else self.record(number)
-        return parse_image(record, place=f"the record {self.describe(number)}").label
+        record = head[part.begin : part.end] if complete else self.record(index)
+        return parse_image(record, place=f"the record {self.describe(index)}").label
 
 
 def open_records(path: Path, index: Path | None = None) -> RecordFile:
@@ -105,8 +106,8 @@ def open_records(path: Path, index: Path | None = None) -> RecordFile:
     beside = path.with_suffix(INDEX_SUFFIX)
     if index is None and exists(beside):
         index = beside
-    begins = _scan(content) if index is None else _parse_index(read(index), content, place=str(index))
-    return _record_file(content, begins, place=str(index or path))
+    offsets = _scan(content) if index is None else _parse_index(read(index), content, place=str(index))
+    return _record_file(content, offsets, place=str(index or path))
 
 
 def open_records_in_s3(url: str, index: str | None = None, *, client: Any) -> RecordFile:
@@ -117,8 +118,8 @@ def open_records_in_s3(url: str, index: str | None = None, *, client: Any) -> Re
     content = S3Object(url, client=client)
     place = index or url_of_index(url)
     listed = S3Object(place, client=client)
-    begins = _parse_index(listed.read(0, listed.size), content, place=place)
-    return _record_file(content, begins, place=place, versions=(content.version, listed.version))
+    offsets = _parse_index(listed.read(0, listed.size), content, place=place)
+    return _record_file(content, offsets, place=place, versions=(content.version, listed.version))
 
 
 def url_of_index(url: str) -> str:
@@ -128,19 +129,19 @@ def url_of_index(url: str) -> str:
 
 
 def _record_file(
-    content: ByteRanges, begins: NDArray[np.int64], *, place: str, versions: tuple[str, ...] = ()
+    content: ByteRanges, offsets: NDArray[np.int64], *, place: str, versions: tuple[str, ...] = ()
 ) -> RecordFile:
     """Return the file with the ranges of its records; ``place`` is where they were found."""
-    if not len(begins):
+    if not len(offsets):
         raise TrainerError(f"{place} holds no records")
-    bounds = np.append(np.unique(begins), content.size)
-    ends = bounds[np.searchsorted(bounds, begins, side="right")]
-    return RecordFile(content=content, begins=begins, ends=ends, versions=versions)
+    bounds = np.append(np.unique(offsets), content.size)
+    ends = bounds[np.searchsorted(bounds, offsets, side="right")]
+    return RecordFile(content=content, offsets=offsets, ends=ends, versions=versions)
 
 
 def _parse_index(text: bytes, content: ByteRanges, *, place: str) -> NDArray[np.int64]:
     """Return the offsets in an index: lines with a record's key and its offset."""
-    begins = []
+    offsets = []
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.split()
         if len(words) != 2 or not words[1].isdigit():
@@ -150,21 +151,21 @@ def _parse_index(text: bytes, content: ByteRanges, *, place: str) -> NDArray[np.
             raise TrainerError(
                 f"{place} is not the index of {content.place}, byte {int(words[1])} is after its end at {content.size}"
             )
-        begins.append(int(words[1]))
-    return np.array(begins, np.int64)
+        offsets.append(int(words[1]))
+    return np.array(offsets, np.int64)
 
 
 def _scan(content: ByteRanges) -> NDArray[np.int64]:
     """Return the offsets of all records, from one header to the next."""
-    begins, offset, inside = [], 0, False
+    offsets, offset, inside = [], 0, False
     while offset < content.size:
         part = parse_part(content.read(offset, PREFIX.size), place=content.place, at=offset)
         if not inside:
-            begins.append(offset)
+            offsets.append(offset)
         inside = part.kind not in (WHOLE, LAST)
         offset += part.next
     if offset > content.size:
         raise TrainerError(
             f"{content.place} is truncated, its last record ends at byte {offset}, the file at {content.size}"
         )
-    return np.array(begins, np.int64)
+    return np.array(offsets, np.int64)

@@ -25,7 +25,7 @@ import torch
 from torch import nn
 
 from trainer.cuda_streams import SideStream, record_event
-from trainer.distributed.reduce.reducers import Collective, FlatReducer
+from trainer.distributed.reduce.reducers import Communicator, FlatReducer
 from trainer.errors import TrainerError
 
 BUCKET_BYTES: Final = 25 * 2**20
@@ -44,8 +44,8 @@ class Bucket:
 
     span: slice
     """Their slice of the flat tensor."""
-    parameters: frozenset[int]
-    """Indices of their parameters."""
+    parameter_indices: frozenset[int]
+    """Positions of their parameters in the flat tensor's order."""
 
 
 def cut_buckets(sizes: Sequence[int], *, min_size: int) -> list[Bucket]:
@@ -55,12 +55,12 @@ def cut_buckets(sizes: Sequence[int], *, min_size: int) -> list[Bucket]:
     """
     buckets: list[Bucket] = []
     begin = end = sum(sizes)
-    last = len(sizes)
+    end_index = len(sizes)
     for index in reversed(range(len(sizes))):
         begin -= sizes[index]
         if end - begin >= min_size or index == 0:
-            buckets.append(Bucket(span=slice(begin, end), parameters=frozenset(range(index, last))))
-            end, last = begin, index
+            buckets.append(Bucket(span=slice(begin, end), parameter_indices=frozenset(range(index, end_index))))
+            end, end_index = begin, index
     return buckets
 
 
@@ -72,23 +72,24 @@ class GradientBuckets(FlatReducer):
         sums: torch.Tensor,
         parameters: Sequence[nn.Parameter],
         *,
-        collective: Collective,
+        communicator: Communicator,
         compression: str = "none",
     ) -> None:
         sizes = [parameter.numel() for parameter in parameters]
-        super().__init__(sums, collective=collective)
+        super().__init__(sums, communicator=communicator)
         self._gradients, self._others = torch.split(sums, [sum(sizes), sums.numel() - sum(sizes)])
         self._compression = compression
         self._side_stream = SideStream(sums.device)
-        buckets = cut_buckets(sizes, min_size=BUCKET_BYTES // sums.element_size()) if collective.overlaps else []
+        buckets = cut_buckets(sizes, min_size=BUCKET_BYTES // sums.element_size()) if communicator.overlaps else []
         self._buckets = buckets if len(buckets) > 1 else []
-        self._sent = 0
-        self._missing: list[set[int]] | None = None
-        """Per bucket, the parameters without a gradient yet; None outside the step's last backward pass."""
-        for number, bucket in enumerate(self._buckets):
-            for index in bucket.parameters:
-                ready = partial(self._on_ready, number, index)
-                parameters[index].register_post_accumulate_grad_hook(ready)  # type: ignore[no-untyped-call]  # torch's
+        self._num_sent = 0
+        """Number of buckets sent in this step, and so the index of the next one."""
+        self._pending: list[set[int]] | None = None
+        """Per bucket, the indices of parameters without a gradient yet; None outside the step's last backward pass."""
+        for bucket_index, bucket in enumerate(self._buckets):
+            for index in bucket.parameter_indices:
+                hook = partial(self._on_gradient_ready, bucket_index, index)
+                parameters[index].register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]  # torch's
 
     @contextmanager
     def backward_pass(self, *, is_last: bool) -> Iterator[None]:
@@ -102,34 +103,34 @@ class GradientBuckets(FlatReducer):
 
     def expect_last_backward(self) -> None:
         """Send buckets during the next backward pass, the last one of the step."""
-        self._missing = [set(bucket.parameters) for bucket in self._buckets]
+        self._pending = [set(bucket.parameter_indices) for bucket in self._buckets]
 
     def finish(self) -> None:
         """Sum the rest; operations that this thread queues on the device afterwards see the sums."""
-        self._missing = None
+        self._pending = None
         if not self._buckets and self._compression == "none":
             super().finish()
             return
-        while self._sent < len(self._buckets):
+        while self._num_sent < len(self._buckets):
             self._send_next()
-        self._sent = 0
+        self._num_sent = 0
         self._side_stream.join()
         if not self._buckets:
-            self._collective.all_reduce(self._gradients, compression=self._compression)
-        self._collective.all_reduce(self._others)
+            self._communicator.all_reduce(self._gradients, compression=self._compression)
+        self._communicator.all_reduce(self._others)
 
-    def _on_ready(self, number: int, index: int, _: torch.Tensor) -> None:
+    def _on_gradient_ready(self, bucket_index: int, parameter_index: int, _: torch.Tensor) -> None:
         """Note that a parameter's gradient is complete, and send the next buckets that are complete."""
-        if self._missing is None:
+        if self._pending is None:
             return  # Not the step's last micro-batch: later ones add to this gradient.
-        if index not in self._missing[number]:
+        if parameter_index not in self._pending[bucket_index]:
             raise TrainerError(GRADIENT_TWICE)
-        self._missing[number].remove(index)
-        while self._sent < len(self._buckets) and not self._missing[self._sent]:
+        self._pending[bucket_index].remove(parameter_index)
+        while self._num_sent < len(self._buckets) and not self._pending[self._num_sent]:
             self._send_next()
 
     def _send_next(self) -> None:
-        bucket = self._buckets[self._sent]
-        self._sent += 1
+        bucket = self._buckets[self._num_sent]
+        self._num_sent += 1
         with self._side_stream.after(record_event(self._sums.device)):
-            self._collective.all_reduce(self._gradients[bucket.span], compression=self._compression)
+            self._communicator.all_reduce(self._gradients[bucket.span], compression=self._compression)

@@ -1,7 +1,7 @@
 """Sum a step's gradients over all ranks: with DistributedDataParallel between GPUs, around a ring between CPUs.
 
-In this file: Ring, then Collective, which sums with NCCL between GPUs and with gloo or the ring between CPUs, then the
-two default reducers, FlatReducer and DdpReducer. Each sums a step's gradients, and its loss, flags and BatchNorm
+In this file: Ring, then Communicator, which sums with NCCL between GPUs and with gloo or the ring between CPUs, then
+the two default reducers, FlatReducer and DdpReducer. Each sums a step's gradients, and its loss, flags and BatchNorm
 statistics. The reducer for other options is in gradient_buckets.py.
 """
 
@@ -109,7 +109,7 @@ class Ring:
                 raise TimeoutError("timed out")
 
 
-class Collective:
+class Communicator:
     """Communication between the ranks of a run; with a single rank it does nothing.
 
     Every operation raises TrainerError when a rank is lost.
@@ -184,9 +184,9 @@ class Collective:
 class FlatReducer:
     """Sums a flat tensor, the gradients followed by other values, once the backward pass has ended."""
 
-    def __init__(self, sums: torch.Tensor, *, collective: Collective) -> None:
+    def __init__(self, sums: torch.Tensor, *, communicator: Communicator) -> None:
         self._sums = sums
-        self._collective = collective
+        self._communicator = communicator
 
     def begin(self) -> None:
         """Zero the sums for a new step."""
@@ -202,11 +202,11 @@ class FlatReducer:
 
     def finish(self) -> None:
         """Sum the flat tensor over all ranks."""
-        self._collective.all_reduce(self._sums)
+        self._communicator.all_reduce(self._sums)
 
-    def divide(self, *, samples: int) -> None:
-        """Divide all sums by the ``samples`` of all ranks."""
-        self._sums.div_(samples)
+    def divide(self, *, num_samples: int) -> None:
+        """Divide all sums by the ``num_samples`` of all ranks."""
+        self._sums.div_(num_samples)
 
 
 class DdpReducer:
@@ -223,7 +223,7 @@ class DdpReducer:
         sums: torch.Tensor,
         parameters: Sequence[nn.Parameter],
         *,
-        collective: Collective,
+        communicator: Communicator,
     ) -> None:
         """Wrap the network. Set its memory layout before: DistributedDataParallel records it.
 
@@ -243,7 +243,7 @@ class DdpReducer:
             )
         self._sums = sums
         self._parameters = parameters
-        self._collective = collective
+        self._communicator = communicator
 
     def begin(self) -> None:
         """Clear the previous step's gradients; set to None, the backward pass writes them instead of adding."""
@@ -278,13 +278,13 @@ class DdpReducer:
                 "a parameter was unused in this step's forward pass, which --reduction ddp does not support: "
                 "use --reduction buckets"
             )
-        self._collective.all_reduce(self._sums)
+        self._communicator.all_reduce(self._sums)
 
-    def divide(self, *, samples: int) -> None:
-        """Turn the gradients' mean over ranks, and the other sums, into means over the ``samples`` of all ranks."""
+    def divide(self, *, num_samples: int) -> None:
+        """Turn the gradients' mean over ranks, and the other sums, into means over the ``num_samples`` of all ranks."""
         gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
-        torch._foreach_mul_(gradients, torch.distributed.get_world_size() / samples)
-        self._sums.div_(samples)
+        torch._foreach_mul_(gradients, torch.distributed.get_world_size() / num_samples)
+        self._sums.div_(num_samples)
 
 
 def _view_bytes(vector: Vector) -> memoryview:

@@ -12,10 +12,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.launcher.ssh_cluster import (
+from tests.launcher.loopback_cluster import (
     ADDRESSES,
+    LoopbackCluster,
     Result,
-    SshCluster,
     change_constants,
     copy_launcher,
     read_lines,
@@ -54,13 +54,13 @@ def keeping_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def pooling_cluster(cluster_with_runtime_dir: SshCluster, long_timeout_launcher: Path) -> SshCluster:
+def pooling_cluster(cluster_with_runtime_dir: LoopbackCluster, long_timeout_launcher: Path) -> LoopbackCluster:
     """Return the same user, with a launcher that waits longer for kept connections."""
     return replace(cluster_with_runtime_dir, launcher=long_timeout_launcher)
 
 
 @pytest.fixture
-def cluster_with_runtime_dir(cluster: SshCluster) -> Iterator[SshCluster]:
+def cluster_with_runtime_dir(cluster: LoopbackCluster) -> Iterator[LoopbackCluster]:
     """Return a user with a runtime directory, in which connections are kept."""
     # The path of a socket has at most 108 bytes (unix(7)), too few for the test's own directory.
     with TemporaryDirectory(prefix="run-", dir="/tmp") as runtime:
@@ -73,7 +73,7 @@ def cluster_with_runtime_dir(cluster: SshCluster) -> Iterator[SshCluster]:
                 os.kill(daemon, signal.SIGKILL)
 
 
-def close(cluster: SshCluster) -> bytes:
+def close(cluster: LoopbackCluster) -> bytes:
     command = ["python", str(cluster.launcher), "close"]
     done = subprocess.run(command, env=cluster.environment, capture_output=True, timeout=60, check=True)
     return done.stdout
@@ -104,7 +104,7 @@ def name_of(pid: int) -> str:
     return Path(f"/proc/{pid}/comm").read_text().strip()
 
 
-def daemons(cluster: SshCluster) -> list[int]:
+def daemons(cluster: LoopbackCluster) -> list[int]:
     """Return the processes that keep this user's connections."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
@@ -118,14 +118,14 @@ def daemons(cluster: SshCluster) -> list[int]:
     return found
 
 
-def test_second_launch_reuses_the_connections_of_the_first(pooling_cluster: SshCluster) -> None:
+def test_second_launch_reuses_the_connections_of_the_first(pooling_cluster: LoopbackCluster) -> None:
     first = reapers(pooling_cluster.run(WHO))
     second = reapers(pooling_cluster.run(f"{WHO}; sleep 1000 & setsid sleep 1000 &"))
     assert {host for host in ADDRESSES if first[host] == second[host]} == AWAY
     assert pooling_cluster.ranks() == []
 
 
-def test_idle_runner_has_its_own_process_name(pooling_cluster: SshCluster) -> None:
+def test_idle_runner_has_its_own_process_name(pooling_cluster: LoopbackCluster) -> None:
     ran = reapers(pooling_cluster.run(WHO))
     waiting = [ran[host] for host in AWAY]
     # The reaper gets its name before it has a child again.
@@ -136,7 +136,7 @@ def test_idle_runner_has_its_own_process_name(pooling_cluster: SshCluster) -> No
         assert {(child_name(reaper), name_of(reaper)) for reaper in waiting} == {("launch-runner", "launch-reaper")}
 
 
-def test_each_job_has_its_own_environment_and_directory(pooling_cluster: SshCluster) -> None:
+def test_each_job_has_its_own_environment_and_directory(pooling_cluster: LoopbackCluster) -> None:
     pooling_cluster.run("--env", "SECRET:s3cret", "cd /; umask 0; export LEFT=1; echo $SECRET")
     second = pooling_cluster.run(
         "--env", "OTHER:o", "echo $SECRET$LEFT$OTHER $(umask) $PWD", cwd=pooling_cluster.directory
@@ -147,7 +147,7 @@ def test_each_job_has_its_own_environment_and_directory(pooling_cluster: SshClus
 
 @pytest.mark.parametrize("interrupted", [False, True])
 def test_no_connection_is_kept_after_a_failed_or_interrupted_job(
-    pooling_cluster: SshCluster, interrupted: bool
+    pooling_cluster: LoopbackCluster, interrupted: bool
 ) -> None:
     go = pooling_cluster.directory / "go"
     with pooling_cluster.start(f"{WHO}; until [ -e {go} ]; do sleep 0.05; done; exit 3") as launcher:
@@ -162,24 +162,24 @@ def test_no_connection_is_kept_after_a_failed_or_interrupted_job(
     assert close(pooling_cluster) == b"0 connections closed\n"
 
 
-def test_no_connection_is_kept_if_the_variable_is_0(pooling_cluster: SshCluster) -> None:
+def test_no_connection_is_kept_if_the_variable_is_0(pooling_cluster: LoopbackCluster) -> None:
     ran = reapers(pooling_cluster.run(WHO, environment={"DEEPLEARNING_CONNECTION_IDLE_S": "0"}))
     wait_until_gone([*ran.values()], seconds=40)
     assert close(pooling_cluster) == b"0 connections closed\n"
 
 
-def test_unused_connection_closes_in_time(pooling_cluster: SshCluster) -> None:
+def test_unused_connection_closes_in_time(pooling_cluster: LoopbackCluster) -> None:
     ran = reapers(pooling_cluster.run(WHO, environment={"DEEPLEARNING_CONNECTION_IDLE_S": "1"}))
     wait_until_gone([*ran.values()], seconds=40)
 
 
-def test_close_ends_all_kept_connections(pooling_cluster: SshCluster) -> None:
+def test_close_ends_all_kept_connections(pooling_cluster: LoopbackCluster) -> None:
     ran = reapers(pooling_cluster.run(WHO))
     assert close(pooling_cluster) == b"2 connections closed\n"
     wait_until_gone([*ran.values()], seconds=40)
 
 
-def test_two_launches_at_once_never_share_a_connection(pooling_cluster: SshCluster) -> None:
+def test_two_launches_at_once_never_share_a_connection(pooling_cluster: LoopbackCluster) -> None:
     kept = reapers(pooling_cluster.run(WHO))
     wait = f"{WHO}; while [ ! -e {pooling_cluster.directory}/go ]; do sleep 0.05; done"
     with pooling_cluster.start(wait) as one, pooling_cluster.start(wait) as other:
@@ -193,7 +193,7 @@ def test_two_launches_at_once_never_share_a_connection(pooling_cluster: SshClust
     assert {kept[host] for host in AWAY} <= ones | others
 
 
-def test_smaller_job_leaves_the_other_connections_open(pooling_cluster: SshCluster) -> None:
+def test_smaller_job_leaves_the_other_connections_open(pooling_cluster: LoopbackCluster) -> None:
     first = reapers(pooling_cluster.run(WHO))
     second = reapers(pooling_cluster.run("-n", "2", WHO))
     assert second[SECOND] == first[SECOND]
@@ -201,7 +201,7 @@ def test_smaller_job_leaves_the_other_connections_open(pooling_cluster: SshClust
     assert {host for host in ADDRESSES if first[host] == third[host]} == AWAY
 
 
-def test_node_with_changed_login_files_gets_a_new_connection(pooling_cluster: SshCluster, nodes: Path) -> None:
+def test_node_with_changed_login_files_gets_a_new_connection(pooling_cluster: LoopbackCluster, nodes: Path) -> None:
     first = reapers(pooling_cluster.run(WHO))
     login = nodes / ".bashrc"
     login.write_text("# changed\n")
@@ -212,7 +212,7 @@ def test_node_with_changed_login_files_gets_a_new_connection(pooling_cluster: Ss
     assert {second[SECOND], second[THIRD]}.isdisjoint(first.values())
 
 
-def test_changed_ssh_files_on_this_machine_mean_new_connections(pooling_cluster: SshCluster) -> None:
+def test_changed_ssh_files_on_this_machine_mean_new_connections(pooling_cluster: LoopbackCluster) -> None:
     first = reapers(pooling_cluster.run(WHO))
     second = reapers(pooling_cluster.run(WHO, environment={"SSH_AUTH_SOCK": "/another"}))
     assert set(first.values()).isdisjoint(second.values())
@@ -231,7 +231,7 @@ def test_changed_ssh_files_on_this_machine_mean_new_connections(pooling_cluster:
     ],
 )
 def test_job_succeeds_after_its_kept_connections_broke(
-    pooling_cluster: SshCluster, victim: str, number: signal.Signals
+    pooling_cluster: LoopbackCluster, victim: str, number: signal.Signals
 ) -> None:
     first, second = befall(pooling_cluster, victim, number)
     assert (second[THIRD] == first[THIRD]) == (victim != "daemon")
@@ -239,13 +239,13 @@ def test_job_succeeds_after_its_kept_connections_broke(
 
 @pytest.mark.parametrize("victim", ["daemon", "runner", "ssh"])
 def test_job_does_not_wait_for_a_stopped_runner(
-    cluster_with_runtime_dir: SshCluster, keeping_launcher: Path, victim: str
+    cluster_with_runtime_dir: LoopbackCluster, keeping_launcher: Path, victim: str
 ) -> None:
     # Whether an unfrozen process answers in time depends on the machine's load.
     befall(replace(cluster_with_runtime_dir, launcher=keeping_launcher), victim, signal.SIGSTOP)
 
 
-def befall(cluster: SshCluster, victim: str, number: signal.Signals) -> tuple[dict[str, int], dict[str, int]]:
+def befall(cluster: LoopbackCluster, victim: str, number: signal.Signals) -> tuple[dict[str, int], dict[str, int]]:
     """Return the reapers of two jobs, between which a process of the second node's connection gets a signal."""
     first = reapers(cluster.run(WHO))
     (daemon,) = daemons(cluster)
@@ -262,7 +262,7 @@ def befall(cluster: SshCluster, victim: str, number: signal.Signals) -> tuple[di
     return first, second
 
 
-def ssh_to(cluster: SshCluster, host: str) -> int:
+def ssh_to(cluster: LoopbackCluster, host: str) -> int:
     """Return the process id of this user's ssh that leads to a host."""
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -275,9 +275,9 @@ def ssh_to(cluster: SshCluster, host: str) -> int:
     raise AssertionError(f"no ssh to {host}")
 
 
-def test_kept_connection_holds_no_descriptor_of_the_caller(pooling_cluster: SshCluster, tmp_path: Path) -> None:
+def test_kept_connection_holds_no_descriptor_of_the_caller(pooling_cluster: LoopbackCluster, tmp_path: Path) -> None:
     flock = ["flock", "--nonblock", str(tmp_path / "lock")]
-    launch = ["python", str(pooling_cluster.launcher), "-H", str(pooling_cluster.hosts_file(ADDRESSES)), "true"]
+    launch = ["python", str(pooling_cluster.launcher), "-H", str(pooling_cluster.write_hosts_file(ADDRESSES)), "true"]
     subprocess.run([*flock, *launch], env=pooling_cluster.environment, timeout=60, check=True)
     assert daemons(pooling_cluster)
     subprocess.run([*flock, "true"], timeout=60, check=True)

@@ -19,7 +19,7 @@ from trainer.checkpoint.format import load_checkpoint
 from trainer.config.settings import TrainConfig
 from trainer.distributed.batch_norm import batch_norms
 from trainer.distributed.data_parallel import DataParallelGroup
-from trainer.distributed.reduce.reducers import Collective, DdpReducer
+from trainer.distributed.reduce.reducers import Communicator, DdpReducer
 from trainer.errors import TrainerError, UsageError
 from trainer.torch_backend.backend import StepSettings, TorchBackend
 from trainer.torch_backend.compute_mode import ComputeMode
@@ -68,7 +68,7 @@ def test_ddp_matches_the_ring_after_an_interruption(tmp_path: Path) -> None:
 
 
 def make_ddp(model: nn.Module) -> DdpReducer:
-    return DdpReducer(model, torch.zeros(3), [*model.parameters()], collective=Collective(world_size=1))
+    return DdpReducer(model, torch.zeros(3), [*model.parameters()], communicator=Communicator(world_size=1))
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_step_sums_the_gradients_and_one_small_tensor() -> None:
 
     def step(samples: int) -> None:
         backend.forward_backward(np.ones((samples, 1, 12, 12), np.float32), np.zeros(samples, np.int64))
-        backend.optimizer_step(global_batch_size=4)
+        backend.optimizer_step(num_samples=4)
 
     # DistributedDataParallel sends its new order of buckets once, in the second step.
     step(4)

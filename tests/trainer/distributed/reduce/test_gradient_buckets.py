@@ -10,7 +10,7 @@ from torch import nn
 from tests.trainer.programs import bucketed_trainer
 from tests.trainer.programs.processes import run, running
 from trainer.distributed.reduce.gradient_buckets import GradientBuckets, cut_buckets
-from trainer.distributed.reduce.reducers import Collective
+from trainer.distributed.reduce.reducers import Communicator
 from trainer.errors import TrainerError
 from trainer.torch_backend.flat_params import bind_gradients
 
@@ -23,13 +23,13 @@ FLOAT_BYTES = 4
 def test_buckets_are_cut_from_the_end_between_parameters() -> None:
     buckets = cut_buckets([5, 1, 4, 3, 2], min_size=5)
     assert [(bucket.span.start, bucket.span.stop) for bucket in buckets] == [(10, 15), (5, 10), (0, 5)]
-    assert [sorted(bucket.parameters) for bucket in buckets] == [[3, 4], [1, 2], [0]]
+    assert [sorted(bucket.parameter_indices) for bucket in buckets] == [[3, 4], [1, 2], [0]]
     assert [bucket.span for bucket in cut_buckets([2, 9, 1], min_size=5)] == [slice(2, 12), slice(0, 2)]
     assert len(cut_buckets([1, 2, 3], min_size=100)) == 1
 
 
-class Twins(Collective):
-    """Collective of two ranks with equal values; records each sum, and the first layer's gradient at that time."""
+class Twins(Communicator):
+    """Communicator of two ranks with equal values; records each sum, and the first layer's gradient at that time."""
 
     def __init__(self) -> None:
         super().__init__(world_size=2)
@@ -53,12 +53,12 @@ class Step:
         self.images = torch.randn(6, WIDTH)
         self.parameters = list(self.model.parameters())
         self.sums = torch.zeros(3 * LAYER + OTHERS)
-        self.collective = Twins()
+        self.communicator = Twins()
         self.reduction = GradientBuckets(
-            self.sums, self.parameters, collective=self.collective, compression=compression
+            self.sums, self.parameters, communicator=self.communicator, compression=compression
         )
         bind_gradients(self.parameters, self.sums[:-OTHERS], channels_last=False)
-        self.collective.first = self.parameters[0].grad
+        self.communicator.first = self.parameters[0].grad
 
     def backward(self, images: torch.Tensor) -> None:
         torch.autograd.backward(self.model(images).square().sum())
@@ -82,17 +82,17 @@ def two_layers(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_last_layers_are_sent_while_the_first_is_computed(compression: str) -> None:
     step = Step(compression=compression)
     for _ in range(2):
-        step.collective.calls.clear()
-        step.collective.first_was_there.clear()
+        step.communicator.calls.clear()
+        step.communicator.first_was_there.clear()
         step.sums.zero_()
         step.reduction.expect_last_backward()
         step.backward(step.images)
-        assert step.collective.calls == [(2 * LAYER, compression), (LAYER, compression)]
-        assert step.collective.first_was_there == [False, True]
+        assert step.communicator.calls == [(2 * LAYER, compression), (LAYER, compression)]
+        assert step.communicator.first_was_there == [False, True]
         step.sums[-OTHERS:] = 1
         step.reduction.finish()
         # The values behind the gradients are never rounded.
-        assert step.collective.calls[2:] == [(OTHERS, "none")]
+        assert step.communicator.calls[2:] == [(OTHERS, "none")]
         assert torch.allclose(step.sums, step.expected)
 
 
@@ -101,12 +101,12 @@ def test_only_the_last_accumulated_batch_communicates() -> None:
     step = Step()
     step.backward(step.images[:2])
     step.backward(step.images[2:4])
-    assert step.collective.calls == []
+    assert step.communicator.calls == []
     step.reduction.expect_last_backward()
     step.backward(step.images[4:])
     step.sums[-OTHERS:] = 1
     step.reduction.finish()
-    assert len(step.collective.calls) == 3
+    assert len(step.communicator.calls) == 3
     assert torch.allclose(step.sums, step.expected)
 
 
@@ -117,10 +117,12 @@ def test_bucket_order_is_fixed() -> None:
     partly.reduction.expect_last_backward()
     # The last layer's gradient never arrives, so no bucket may be sent before the end.
     torch.autograd.backward(partly.model[:2](partly.images).sum())
-    assert partly.collective.calls == []
+    assert partly.communicator.calls == []
     partly.reduction.finish()
     assert (
-        without.collective.calls == partly.collective.calls == [(2 * LAYER, "none"), (LAYER, "none"), (OTHERS, "none")]
+        without.communicator.calls
+        == partly.communicator.calls
+        == [(2 * LAYER, "none"), (LAYER, "none"), (OTHERS, "none")]
     )
 
 
@@ -129,11 +131,11 @@ def test_single_bucket_is_summed_in_one_operation(compression: str) -> None:
     step = Step(compression=compression)
     step.reduction.expect_last_backward()
     step.backward(step.images)
-    assert step.collective.calls == []
+    assert step.communicator.calls == []
     step.sums[-OTHERS:] = 1
     step.reduction.finish()
     total = 3 * LAYER
-    assert step.collective.calls == (
+    assert step.communicator.calls == (
         [(total + OTHERS, "none")] if compression == "none" else [(total, "fp16"), (OTHERS, "none")]
     )
     assert torch.allclose(step.sums, step.expected)

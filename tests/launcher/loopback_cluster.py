@@ -20,7 +20,7 @@ ADDRESSES = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SshCluster:
+class LoopbackCluster:
     """Three nodes, and the environment of a user on the first."""
 
     directory: Path
@@ -29,12 +29,12 @@ class SshCluster:
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
     """Value of a variable that every rank has, so that strays can be found from outside."""
 
-    def hosts_file(self, hosts: Sequence[str]) -> Path:
+    def write_hosts_file(self, hosts: Sequence[str]) -> Path:
         path = self.directory / f"hosts-{'-'.join(host.replace(' ', '_') for host in hosts)}"
         path.write_text("".join(f"{host}\n" for host in hosts))
         return path
 
-    def program(self, name: str, script: str) -> Path:
+    def write_program(self, name: str, script: str) -> Path:
         """Write a shell script that shadows another program of its name on PATH."""
         path = self.directory / "bin" / name
         path.parent.mkdir(exist_ok=True)
@@ -46,11 +46,11 @@ class SshCluster:
         """Return a PATH with an ssh whose configuration begins with other settings: ssh takes the first of several."""
         config = self.directory / "ssh_config"
         config.write_text(settings + (nodes / "ssh_config").read_text().replace("Host 127.*", "Host *"))
-        ssh = self.program("ssh", f'exec /usr/bin/ssh -F {config} "$@"')
+        ssh = self.write_program("ssh", f'exec /usr/bin/ssh -F {config} "$@"')
         return f"{ssh.parent}:{self.environment['PATH']}"
 
     def _command(self, arguments: Sequence[str], hosts: Sequence[str], *, token: str) -> list[str]:
-        options = ["-H", str(self.hosts_file(hosts)), "--env", f"STRAY_TOKEN:{token}"]
+        options = ["-H", str(self.write_hosts_file(hosts)), "--env", f"STRAY_TOKEN:{token}"]
         # The tests themselves may run under nohup or in the background.
         defaults = ["env", "--default-signal=HUP,INT"]
         return [*defaults, sys.executable, str(self.launcher), *options, *arguments]

@@ -60,7 +60,7 @@ def _group(size: GroupSize, name: str) -> dict[str, Any]:
 
 
 @dataclass(kw_only=True)
-class FakeCluster:
+class NodelessCluster:
     """The cluster: its stack, its groups, and a stand-in for its agents and for the CDK."""
 
     aws: Aws
@@ -168,12 +168,12 @@ STATES: Mapping[str, Mapping[Any, GroupSize]] = {
 """States of a cluster of a master and two workers, by what was set since the deploy."""
 
 
-def in_state(deployed: FakeCluster, state: str) -> FakeCluster:
+def in_state(deployed: NodelessCluster, state: str) -> NodelessCluster:
     deployed.set_sizes_directly(copy.copy(STATES[state]))
     return deployed
 
 
-def hold(deployed: FakeCluster) -> tuple[str, str]:
+def hold(deployed: NodelessCluster) -> tuple[str, str]:
     """Put one worker in standby and protect the other; return both."""
     deployed.set_sizes_directly({WORKER: GroupSize(min_size=0, desired_capacity=2, max_size=2)})
     standby, protected = deployed.instances()[WORKER]
