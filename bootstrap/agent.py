@@ -28,7 +28,7 @@ from bootstrap.health.gpus import GpuCounter
 from bootstrap.idle.pause_controller import pause_controller
 from bootstrap.mxnet_environment.progress import MxnetEnvironmentMonitor
 from bootstrap.phases import Phases, ensure_first_start_time
-from bootstrap.setup.progress import SetupMonitor
+from bootstrap.setup.progress import SetupProgress, read_progress
 from bootstrap.shared_storage.state import SharedStorage
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,6 @@ class Agent:
         self._check_failure: HealthCheckFailure | None = None
         self._mxnet_environment = MxnetEnvironmentMonitor(root, name=config.mxnet_environment)
         self._shared_storage = SharedStorage(root, wanted=config.shared_storage, monotonic=monotonic)
-        self._setup = SetupMonitor(root, sha256=config.setup_sha256)
         self._failures = FailureTracker()
 
     @property
@@ -103,7 +102,7 @@ class Agent:
                 self._write_files(cluster, member)
             self._phases.log_end("files")
         may_be_ready = member is not None and not member.draining and not self._notice.must_drain
-        if may_be_ready and self._setup.is_done and not cluster.stack_signal.is_settled:
+        if may_be_ready and self._read_setup_progress().is_done and not cluster.stack_signal.is_settled:
             self._signal_if_ready(cluster)
 
     def _connect(self) -> ClusterSession:
@@ -132,22 +131,24 @@ class Agent:
         """Write this node's record if it changed, but not before the setup has ended: jobs run on every member."""
         instance_id = cluster.identity.instance_id
         member = self._membership.member(instance_id)
-        setup = self._setup.outcome
-        if not setup and member is not None:
-            # While the setup of a later deploy runs, a member keeps its last outcome, so that it stays in the cluster.
-            setup = member.setup
-        if setup is None:
+        setup = self._read_setup_progress()
+        if setup.is_running and member is None:
             return
+        # While the setup of a later deploy runs, a member keeps its last outcome, so that it stays in the cluster.
+        outcome = setup.outcome or (member.setup if member is not None else "")
         with self._failures.step(Step.HOST_KEY):
             draining, mount = self._notice.must_drain, self._shared_storage.mount_state()
             record = ensure_own_record(
-                self._config, self._dependencies, instance_id=instance_id, draining=draining, mount=mount, setup=setup
+                self._config, self._dependencies, instance_id=instance_id, draining=draining, mount=mount, setup=outcome
             )
             is_due = self._record_writer.is_due(record, self._membership)
         if is_due:
             with self._failures.step(Step.TABLE):
                 self._record_writer.publish(cluster.table, record)
             self._phases.log_end("record")
+
+    def _read_setup_progress(self) -> SetupProgress:
+        return read_progress(self._dependencies.root, sha256=self._config.setup_sha256)
 
     def _refresh_membership(self, cluster: ClusterSession) -> Membership:
         """Return the current membership: the master reconciles it with AWS and writes it; a worker reads it."""
@@ -235,7 +236,7 @@ class Agent:
         deadline = self._started_at + self._config.bootstrap_timeout_s
         is_overdue = now >= deadline and self._failures.failed_step is not Step.SIGNAL
         fails_at_once = isinstance(self._failures.error, (ConfigError, MxnetEnvironmentError))
-        has_failed = is_overdue or self._setup.failure or fails_at_once
+        has_failed = is_overdue or self._read_setup_progress().failure or fails_at_once
         return bool(has_failed) and not self.is_signal_settled and now >= self._next_report
 
     def _report_not_ready(self) -> None:
@@ -270,8 +271,8 @@ class Agent:
     def _what_is_missing(self) -> str:
         if self._check_failure is not None:
             return self._check_failure.reason
-        if self._setup.outcome is None or self._setup.failure:
-            return f"setup: {self._setup.failure or 'running'}"
+        if not (setup := self._read_setup_progress()).is_done:
+            return f"setup: {setup.failure or 'running'}"
         if self._membership.generation == 0:
             return "bad-record" if self._cluster is not None and self._cluster.follower.error else "no-membership"
         if self._membership.has_at_least(self._config.min_nodes) and self._mxnet_environment.waiting:
