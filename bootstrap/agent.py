@@ -17,15 +17,15 @@ from bootstrap.dependencies import (
     AgentDependencies,
     ClusterSession,
     create_cluster_session,
+    create_health_checks,
     ensure_own_record,
-    health_checks,
 )
 from bootstrap.errors import ConfigError, MetadataError, MxnetEnvironmentError
 from bootstrap.failures import FailureTracker, Step, attempt, replacement_would_help
-from bootstrap.files.node_files import node_file_writer
+from bootstrap.files.node_files import create_node_file_writer
 from bootstrap.health.checks import FAILURES_BEFORE_REPLACEMENT, HEALTH_CHECK_INTERVAL_S, HealthCheckFailure
 from bootstrap.health.gpus import GpuCounter
-from bootstrap.idle.pause_controller import pause_controller
+from bootstrap.idle.pause_controller import create_pause_controller
 from bootstrap.mxnet_environment.progress import MxnetEnvironmentMonitor
 from bootstrap.phases import Phases, ensure_first_start_time
 from bootstrap.setup.progress import SetupProgress, read_progress
@@ -57,10 +57,10 @@ class Agent:
         self._gpus = GpuCounter(
             root, expected=config.gpu_count, nvidia_smi=dependencies.nvidia_smi, monotonic=monotonic
         )
-        self._health = health_checks(config, dependencies, gpus=self._gpus)
+        self._health = create_health_checks(config, dependencies, gpus=self._gpus)
         self._poll_interval = PollInterval()
         self._notice = TerminationNotice()
-        self._pauses = pause_controller(config, dependencies)
+        self._pauses = create_pause_controller(config, dependencies)
         self._record_writer = NodeRecordWriter(report=self._pauses.reporter, monotonic=monotonic)
         self._membership: Membership = NO_MEMBERSHIP
         self._has_membership = False
@@ -168,7 +168,7 @@ class Agent:
     def _write_files(self, cluster: ClusterSession, member: Member) -> None:
         self._shared_storage.follow(self._membership.shared_storage)
         arriving = 0 if cluster.coordinator is None else len(cluster.coordinator.arriving)
-        changed = node_file_writer(self._config, self._dependencies, arriving=arriving).write(
+        changed = create_node_file_writer(self._config, self._dependencies, arriving=arriving).write(
             self._membership, member=member, gpu_count=self._gpus_per_training_node()
         )
         if changed:

@@ -125,7 +125,7 @@ def create_cluster_session(
     )
 
 
-def health_checks(config: NodeConfig, dependencies: AgentDependencies, *, gpus: GpuCounter) -> HealthChecks:
+def create_health_checks(config: NodeConfig, dependencies: AgentDependencies, *, gpus: GpuCounter) -> HealthChecks:
     """Build the health checks of one node."""
     return HealthChecks(
         root=dependencies.root,

@@ -160,7 +160,7 @@ class NodeFiles:
         return under_root(self._root, path)
 
 
-def node_file_writer(config: NodeConfig, dependencies: "AgentDependencies", *, arriving: int) -> NodeFiles:
+def create_node_file_writer(config: NodeConfig, dependencies: "AgentDependencies", *, arriving: int) -> NodeFiles:
     """Return the writer of this node's files; ``arriving`` counts the instances that are not members yet."""
     return NodeFiles(
         dependencies.root,

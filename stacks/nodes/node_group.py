@@ -80,7 +80,7 @@ class NodeGroup(Construct):
         super().__init__(scope, construct_id)
         self.node_type = node_type
         self._user_data = ec2.UserData.custom(user_data.SHEBANG)
-        self.launch_template = self._launch_template(template, security_groups, role)
+        self.launch_template = self._create_launch_template(template, security_groups, role)
         if is_spot:
             _cfn_resource(self.launch_template).add_property_override(
                 "LaunchTemplateData.InstanceMarketOptions", SPOT_OPTIONS
@@ -159,7 +159,7 @@ class NodeGroup(Construct):
         """Add the script to the user data; it names the group, which is created only after the launch template."""
         self._user_data.add_commands(user_data.body(config, bundle))
 
-    def _launch_template(
+    def _create_launch_template(
         self, template: NodeTemplate, security_groups: list[ec2.ISecurityGroup], role: iam.IRole
     ) -> ec2.LaunchTemplate:
         key = template.key_name

@@ -85,7 +85,7 @@ class NodeRoles(Construct):
         super().__init__(scope, construct_id)
         self._cluster_name = rules.cluster_name
         sessions = self._session_statements() if private else []
-        self.master = self._role(
+        self.master = self._create_role(
             "Master",
             rules,
             [
@@ -99,7 +99,7 @@ class NodeRoles(Construct):
             ],
         )
         _acknowledge(self.master, "*", f"AWS defines no resource for {' and '.join(UNSCOPED_ACTIONS)}")
-        self.worker = self._role(
+        self.worker = self._create_role(
             "Worker",
             rules,
             [
@@ -191,7 +191,7 @@ class NodeRoles(Construct):
     def _arn(self, service: str, resource: str) -> str:
         return f"arn:{cdk.Aws.PARTITION}:{service}:{cdk.Aws.REGION}:{cdk.Aws.ACCOUNT_ID}:{resource}"
 
-    def _role(self, construct_id: str, rules: RoleRules, statements: list[iam.PolicyStatement]) -> ClusterRole:
+    def _create_role(self, construct_id: str, rules: RoleRules, statements: list[iam.PolicyStatement]) -> ClusterRole:
         principal = iam.ServicePrincipal("ec2.amazonaws.com")
         role = ClusterRole(self, construct_id, principal=principal, name=construct_id.lower(), rules=rules)
         role.allow("Node", *statements)

@@ -62,7 +62,7 @@ def test_failure_signal_names_what_is_missing(
         ("bootstrap.agent.NodeRecordWriter.publish", "table-EIO"),
         ("bootstrap.cluster.table.Table.read_stored", "table-EIO"),
         ("bootstrap.cluster.coordinator.describe_groups", "groups-EIO"),
-        ("bootstrap.agent.node_file_writer", "files-EIO"),
+        ("bootstrap.agent.create_node_file_writer", "files-EIO"),
         ("bootstrap.aws.elastic_ip.ElasticIp.associate", "address-EIO"),
         ("bootstrap.agent.MxnetEnvironmentMonitor.check", "mxnet-environment-EIO"),
         ("bootstrap.health.checks.HealthChecks.check_before_ready", "checks-EIO"),
