@@ -196,6 +196,7 @@ class DeepLearningCluster(Construct):
             placement_group=self.placement_group.ref if self.props.uses_placement_group else None,
             capacity_reservation=self.props.capacity_reservation,
             uses_capacity_block=self.props.uses_capacity_block,
+            is_spot=self.props.purchase == SPOT,
         )
         sizes = self.props.initial_sizes
         setup_timeout = cdk.Duration.seconds(self.props.setup_timeout_s or 0)
@@ -222,8 +223,6 @@ class DeepLearningCluster(Construct):
             security_groups=self.security_groups.groups_for(contract.WORKER),
             role=self.roles.worker.launch_template_role,
             setup_timeout=setup_timeout,
-            # The master is never a spot instance: it keeps the membership, and jobs end with it.
-            is_spot=self.props.purchase == SPOT,
         )
         return master, workers
 
@@ -241,6 +240,8 @@ class DeepLearningCluster(Construct):
     def _master_template(self, template: NodeTemplate) -> NodeTemplate:
         """Return the master's template: a reservation only for the workers' type, a placement group only with EFA."""
         props = self.props
+        # The master is never a spot instance: it keeps the membership, and jobs end with it.
+        template = replace(template, is_spot=False)
         if props.master_type == props.instance_type and props.effective_master_trains:
             return template
         return replace(
