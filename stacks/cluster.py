@@ -74,7 +74,8 @@ class DeepLearningCluster(Construct):
             props,
             block=self.capacity_block,
             master_role=self.roles.master,
-            groups=(self.master, self.workers),
+            master=self.master,
+            workers=self.workers,
             network=self.network,
         )
         forbid_changes(self, props, zone=self.zone)
