@@ -63,7 +63,7 @@ class Agent:
         self._pauses = create_pause_controller(config, dependencies)
         self._record_writer = NodeRecordWriter(report=self._pauses.reporter, monotonic=monotonic)
         self._membership: Membership = NO_MEMBERSHIP
-        self._has_membership = False
+        self._has_read_membership = False
         self._next_reconcile = self._next_report = self._next_health = 0.0
         self._failed_checks = 0
         self._check_failure: HealthCheckFailure | None = None
@@ -94,7 +94,7 @@ class Agent:
             _attempt_and_log(cluster.termination.send_lifecycle_heartbeat)  # The rest of the pass may take long.
         self._publish(cluster)
         self._membership = self._refresh_membership(cluster)
-        self._has_membership = True
+        self._has_read_membership = True
         member = self._membership.member(cluster.identity.instance_id)
         if member is not None:
             self._phases.log_end("membership")
@@ -205,7 +205,7 @@ class Agent:
         """Drain, check the health, keep the Elastic IP and handle pauses, even after a failed pass."""
         tasks: list[Callable[[], None]] = []
         if self._notice.must_drain:
-            membership = self._membership if self._has_membership else None
+            membership = self._membership if self._has_read_membership else None
             tasks.append(lambda: cluster.termination.respond(self._notice, membership))
         elif cluster.stack_signal.is_settled:
             tasks.append(lambda: self._watch_health(cluster))
@@ -280,9 +280,9 @@ class Agent:
         return f"peers {len(self._membership.active_members)}/{self._membership.desired_nodes} joined"
 
     def _delay(self) -> float:
-        until_turn = 0.0 if self._cluster is None else self._cluster.follower.seconds_until_turn
-        if until_turn > 0 and not self._failures.failed_passes:
-            return min(PASS_INTERVAL_S, max(FAST_PASS_INTERVAL_S, until_turn))
+        until_read = 0.0 if self._cluster is None else self._cluster.follower.seconds_until_read
+        if until_read > 0 and not self._failures.failed_passes:
+            return min(PASS_INTERVAL_S, max(FAST_PASS_INTERVAL_S, until_read))
         if self._notice.is_terminating:
             return FAST_PASS_INTERVAL_S
         if self._failures.failed_passes:
