@@ -16,9 +16,9 @@ from bootstrap.config import NodeConfig
 from bootstrap.dependencies import (
     AgentDependencies,
     ClusterSession,
+    build_own_record,
     create_cluster_session,
     create_health_checks,
-    ensure_own_record,
 )
 from bootstrap.errors import ConfigError, MetadataError, MxnetEnvironmentError
 from bootstrap.failures import FailureTracker, Step, attempt, replacement_would_help
@@ -92,7 +92,7 @@ class Agent:
         self._notice = self._read_notice()
         if self._notice.is_terminating:
             _attempt_and_log(cluster.termination.send_lifecycle_heartbeat)  # The rest of the pass may take long.
-        self._publish(cluster)
+        self._publish_record(cluster)
         self._membership = self._refresh_membership(cluster)
         self._has_read_membership = True
         member = self._membership.member(cluster.identity.instance_id)
@@ -127,7 +127,7 @@ class Agent:
             log.debug("%s", error)
             return self._notice
 
-    def _publish(self, cluster: ClusterSession) -> None:
+    def _publish_record(self, cluster: ClusterSession) -> None:
         """Write this node's record if it changed, but not before the setup has ended: jobs run on every member."""
         instance_id = cluster.identity.instance_id
         member = self._membership.member(instance_id)
@@ -138,7 +138,7 @@ class Agent:
         outcome = setup.outcome or (member.setup if member is not None else "")
         with self._failures.step(Step.HOST_KEY):
             draining, mount = self._notice.must_drain, self._shared_storage.mount_state()
-            record = ensure_own_record(
+            record = build_own_record(
                 self._config, self._dependencies, instance_id=instance_id, draining=draining, mount=mount, setup=outcome
             )
             is_due = self._record_writer.is_due(record, self._membership)

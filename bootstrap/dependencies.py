@@ -137,7 +137,7 @@ def create_health_checks(config: NodeConfig, dependencies: AgentDependencies, *,
     )
 
 
-def ensure_own_record(
+def build_own_record(
     config: NodeConfig, dependencies: AgentDependencies, *, instance_id: str, draining: bool, mount: str, setup: str
 ) -> NodeRecord:
     """Make this node's keys if it has none, and return its record.

@@ -58,7 +58,7 @@ def test_failure_signal_names_what_is_missing(
     ("broken", "reason"),
     [
         ("bootstrap.agent.create_cluster_session", "credentials-EIO"),
-        ("bootstrap.agent.ensure_own_record", "host-key-EIO"),
+        ("bootstrap.agent.build_own_record", "host-key-EIO"),
         ("bootstrap.agent.NodeRecordWriter.publish", "table-EIO"),
         ("bootstrap.cluster.table.Table.read_stored", "table-EIO"),
         ("bootstrap.cluster.coordinator.describe_groups", "groups-EIO"),
