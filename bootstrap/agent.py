@@ -16,19 +16,19 @@ from bootstrap.config import NodeConfig
 from bootstrap.dependencies import (
     AgentDependencies,
     ClusterSession,
+    build_own_record,
     create_cluster_session,
-    ensure_own_record,
-    health_checks,
+    create_health_checks,
 )
 from bootstrap.errors import ConfigError, MetadataError, MxnetEnvironmentError
 from bootstrap.failures import FailureTracker, Step, attempt, replacement_would_help
-from bootstrap.files.node_files import node_file_writer
+from bootstrap.files.node_files import create_node_file_writer
 from bootstrap.health.checks import FAILURES_BEFORE_REPLACEMENT, HEALTH_CHECK_INTERVAL_S, HealthCheckFailure
 from bootstrap.health.gpus import GpuCounter
-from bootstrap.idle.pause_controller import pause_controller
+from bootstrap.idle.pause_controller import create_pause_controller
 from bootstrap.mxnet_environment.progress import MxnetEnvironmentMonitor
 from bootstrap.phases import Phases, ensure_first_start_time
-from bootstrap.setup.progress import SetupMonitor
+from bootstrap.setup.progress import SetupProgress, read_progress
 from bootstrap.shared_storage.state import SharedStorage
 
 log = logging.getLogger(__name__)
@@ -57,19 +57,18 @@ class Agent:
         self._gpus = GpuCounter(
             root, expected=config.gpu_count, nvidia_smi=dependencies.nvidia_smi, monotonic=monotonic
         )
-        self._health = health_checks(config, dependencies, gpus=self._gpus)
+        self._health = create_health_checks(config, dependencies, gpus=self._gpus)
         self._poll_interval = PollInterval()
         self._notice = TerminationNotice()
-        self._pauses = pause_controller(config, dependencies)
+        self._pauses = create_pause_controller(config, dependencies)
         self._record_writer = NodeRecordWriter(report=self._pauses.reporter, monotonic=monotonic)
         self._membership: Membership = NO_MEMBERSHIP
-        self._has_membership = False
+        self._has_read_membership = False
         self._next_reconcile = self._next_report = self._next_health = 0.0
         self._failed_checks = 0
         self._check_failure: HealthCheckFailure | None = None
         self._mxnet_environment = MxnetEnvironmentMonitor(root, name=config.mxnet_environment)
         self._shared_storage = SharedStorage(root, wanted=config.shared_storage, monotonic=monotonic)
-        self._setup = SetupMonitor(root, sha256=config.setup_sha256)
         self._failures = FailureTracker()
 
     @property
@@ -93,9 +92,9 @@ class Agent:
         self._notice = self._read_notice()
         if self._notice.is_terminating:
             _attempt_and_log(cluster.termination.send_lifecycle_heartbeat)  # The rest of the pass may take long.
-        self._publish(cluster)
+        self._publish_record(cluster)
         self._membership = self._refresh_membership(cluster)
-        self._has_membership = True
+        self._has_read_membership = True
         member = self._membership.member(cluster.identity.instance_id)
         if member is not None:
             self._phases.log_end("membership")
@@ -103,7 +102,7 @@ class Agent:
                 self._write_files(cluster, member)
             self._phases.log_end("files")
         may_be_ready = member is not None and not member.draining and not self._notice.must_drain
-        if may_be_ready and self._setup.is_done and not cluster.stack_signal.is_settled:
+        if may_be_ready and self._read_setup_progress().is_done and not cluster.stack_signal.is_settled:
             self._signal_if_ready(cluster)
 
     def _connect(self) -> ClusterSession:
@@ -128,26 +127,28 @@ class Agent:
             log.debug("%s", error)
             return self._notice
 
-    def _publish(self, cluster: ClusterSession) -> None:
+    def _publish_record(self, cluster: ClusterSession) -> None:
         """Write this node's record if it changed, but not before the setup has ended: jobs run on every member."""
         instance_id = cluster.identity.instance_id
         member = self._membership.member(instance_id)
-        setup = self._setup.outcome
-        if not setup and member is not None:
-            # While the setup of a later deploy runs, a member keeps its last outcome, so that it stays in the cluster.
-            setup = member.setup
-        if setup is None:
+        setup = self._read_setup_progress()
+        if setup.is_running and member is None:
             return
+        # While the setup of a later deploy runs, a member keeps its last outcome, so that it stays in the cluster.
+        outcome = setup.outcome or (member.setup if member is not None else "")
         with self._failures.step(Step.HOST_KEY):
             draining, mount = self._notice.must_drain, self._shared_storage.mount_state()
-            record = ensure_own_record(
-                self._config, self._dependencies, instance_id=instance_id, draining=draining, mount=mount, setup=setup
+            record = build_own_record(
+                self._config, self._dependencies, instance_id=instance_id, draining=draining, mount=mount, setup=outcome
             )
             is_due = self._record_writer.is_due(record, self._membership)
         if is_due:
             with self._failures.step(Step.TABLE):
                 self._record_writer.publish(cluster.table, record)
             self._phases.log_end("record")
+
+    def _read_setup_progress(self) -> SetupProgress:
+        return read_progress(self._dependencies.root, sha256=self._config.setup_sha256)
 
     def _refresh_membership(self, cluster: ClusterSession) -> Membership:
         """Return the current membership: the master reconciles it with AWS and writes it; a worker reads it."""
@@ -167,7 +168,7 @@ class Agent:
     def _write_files(self, cluster: ClusterSession, member: Member) -> None:
         self._shared_storage.follow(self._membership.shared_storage)
         arriving = 0 if cluster.coordinator is None else len(cluster.coordinator.arriving)
-        changed = node_file_writer(self._config, self._dependencies, arriving=arriving).write(
+        changed = create_node_file_writer(self._config, self._dependencies, arriving=arriving).write(
             self._membership, member=member, gpu_count=self._gpus_per_training_node()
         )
         if changed:
@@ -204,7 +205,7 @@ class Agent:
         """Drain, check the health, keep the Elastic IP and handle pauses, even after a failed pass."""
         tasks: list[Callable[[], None]] = []
         if self._notice.must_drain:
-            membership = self._membership if self._has_membership else None
+            membership = self._membership if self._has_read_membership else None
             tasks.append(lambda: cluster.termination.respond(self._notice, membership))
         elif cluster.stack_signal.is_settled:
             tasks.append(lambda: self._watch_health(cluster))
@@ -235,7 +236,7 @@ class Agent:
         deadline = self._started_at + self._config.bootstrap_timeout_s
         is_overdue = now >= deadline and self._failures.failed_step is not Step.SIGNAL
         fails_at_once = isinstance(self._failures.error, (ConfigError, MxnetEnvironmentError))
-        has_failed = is_overdue or self._setup.failure or fails_at_once
+        has_failed = is_overdue or self._read_setup_progress().failure or fails_at_once
         return bool(has_failed) and not self.is_signal_settled and now >= self._next_report
 
     def _report_not_ready(self) -> None:
@@ -270,8 +271,8 @@ class Agent:
     def _what_is_missing(self) -> str:
         if self._check_failure is not None:
             return self._check_failure.reason
-        if self._setup.outcome is None or self._setup.failure:
-            return f"setup: {self._setup.failure or 'running'}"
+        if not (setup := self._read_setup_progress()).is_done:
+            return f"setup: {setup.failure or 'running'}"
         if self._membership.generation == 0:
             return "bad-record" if self._cluster is not None and self._cluster.follower.error else "no-membership"
         if self._membership.has_at_least(self._config.min_nodes) and self._mxnet_environment.waiting:
@@ -279,9 +280,9 @@ class Agent:
         return f"peers {len(self._membership.active_members)}/{self._membership.desired_nodes} joined"
 
     def _delay(self) -> float:
-        until_turn = 0.0 if self._cluster is None else self._cluster.follower.seconds_until_turn
-        if until_turn > 0 and not self._failures.failed_passes:
-            return min(PASS_INTERVAL_S, max(FAST_PASS_INTERVAL_S, until_turn))
+        until_read = 0.0 if self._cluster is None else self._cluster.follower.seconds_until_read
+        if until_read > 0 and not self._failures.failed_passes:
+            return min(PASS_INTERVAL_S, max(FAST_PASS_INTERVAL_S, until_read))
         if self._notice.is_terminating:
             return FAST_PASS_INTERVAL_S
         if self._failures.failed_passes:

@@ -37,7 +37,7 @@ def serve(root: Path) -> NoReturn:
     config = read_config(root)
     log.info("agent of a %s of cluster %s", config.node_type, config.cluster_name)
     try:
-        agent = Agent(config, _agent_dependencies(root, shipper))
+        agent = Agent(config, _create_agent_dependencies(root, shipper))
         while True:
             time.sleep(agent.run_pass())
     except Exception as error:  # report any crash, so that the stack does not wait in vain; systemd restarts the agent
@@ -50,7 +50,7 @@ def serve(root: Path) -> NoReturn:
         shipper.ship()
 
 
-def _agent_dependencies(root: Path, shipper: LogShipper) -> AgentDependencies:
+def _create_agent_dependencies(root: Path, shipper: LogShipper) -> AgentDependencies:
     system = System(root)
     return AgentDependencies(
         root=root,

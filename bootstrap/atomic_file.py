@@ -64,7 +64,7 @@ def write_file(path: Path, text: str, permissions: Permissions | None = None) ->
     """Make the file contain the text; return True if it changed."""
     permissions = permissions or Permissions()
     content = _encode(text)
-    if _is_right(path, content, permissions):
+    if _is_up_to_date(path, content, permissions):
         return False
     make_directory(path.parent)
     _replace(path, content, permissions)
@@ -89,7 +89,7 @@ def write_and_act(path: Path, text: str, *, act: Callable[[], None], pending: Pa
     The file ``pending`` exists until ``act`` is done. It belongs under /run: after a reboot, the program that ``act``
     would notify has read the new file anyway.
     """
-    if not _is_right(path, _encode(text), Permissions()):
+    if not _is_up_to_date(path, _encode(text), Permissions()):
         make_directory(pending.parent)
         pending.touch()
     changed = write_file(path, text)
@@ -130,7 +130,7 @@ def _encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _is_right(path: Path, content: bytes, permissions: Permissions) -> bool:
+def _is_up_to_date(path: Path, content: bytes, permissions: Permissions) -> bool:
     try:
         status = path.stat()
         return (

@@ -125,7 +125,7 @@ def create_cluster_session(
     )
 
 
-def health_checks(config: NodeConfig, dependencies: AgentDependencies, *, gpus: GpuCounter) -> HealthChecks:
+def create_health_checks(config: NodeConfig, dependencies: AgentDependencies, *, gpus: GpuCounter) -> HealthChecks:
     """Build the health checks of one node."""
     return HealthChecks(
         root=dependencies.root,
@@ -137,7 +137,7 @@ def health_checks(config: NodeConfig, dependencies: AgentDependencies, *, gpus: 
     )
 
 
-def ensure_own_record(
+def build_own_record(
     config: NodeConfig, dependencies: AgentDependencies, *, instance_id: str, draining: bool, mount: str, setup: str
 ) -> NodeRecord:
     """Make this node's keys if it has none, and return its record.

@@ -50,23 +50,23 @@ class DeepLearningCluster(Construct):
         super().__init__(scope, construct_id)
         self.props = props
         self.zone = cluster_zone(self, props)
-        self.network = self._network()
-        self.security_groups = self._security_groups()
+        self.network = self._create_network()
+        self.security_groups = self._create_security_groups()
         self.key = kms.Key.from_key_arn(self, "Key", props.kms_key) if props.kms_key else None
         # The ID is part of the table's logical ID: another one would replace the tables of deployed clusters.
         self.table = ClusterTable(self, "Storage", key=self.key, point_in_time_recovery=props.hardened).table
         self.bucket = cluster_bucket(self, cluster_name=props.cluster_name, adopted=props.bucket, key=self.key)
-        self.shared_storage = self._shared_storage()
+        self.shared_storage = self._create_shared_storage()
         self.log_group = ClusterLogs(self, "Logs", key=self.key).log_group
         rules = RoleRules.of(props)
         if props.flow_logs:
             FlowLogs(self, "FlowLogs", vpc=self.network.vpc, key=self.key, rules=rules)
-        self.master_elastic_ip = self._master_address()
+        self.master_elastic_ip = self._create_master_address()
         self.bundle = BundleAsset.publish(cdk.Stack.of(self))
         self.setup = SetupAsset.publish(cdk.Stack.of(self), props)
-        self.roles = self._roles(rules)
-        self.placement_group = self._placement_group()
-        self.master, self.workers = self._node_groups()
+        self.roles = self._create_roles(rules)
+        self.placement_group = self._create_placement_group()
+        self.master, self.workers = self._create_node_groups()
         self._configure_node_groups()
         self.capacity_block = look_up_capacity_block(self, props)
         add_lifetime_schedules(
@@ -74,7 +74,8 @@ class DeepLearningCluster(Construct):
             props,
             block=self.capacity_block,
             master_role=self.roles.master,
-            groups=(self.master, self.workers),
+            master=self.master,
+            workers=self.workers,
             network=self.network,
         )
         forbid_changes(self, props, zone=self.zone)
@@ -104,7 +105,7 @@ class DeepLearningCluster(Construct):
         prices = price_list(None if cdk.Token.is_unresolved(region) else region)
         return describe_rate(hourly_rate(declared_parts(self.props), prices), prices, purchase=self.props.purchase)
 
-    def _network(self) -> Network | ExistingNetwork:
+    def _create_network(self) -> Network | ExistingNetwork:
         if self.props.vpc_id is not None:
             return ExistingNetwork(self, "Network", subnets=existing_subnets(self, self.props))
         return Network(
@@ -118,7 +119,7 @@ class DeepLearningCluster(Construct):
             flow_logs=self.props.flow_logs,
         )
 
-    def _security_groups(self) -> SecurityGroups:
+    def _create_security_groups(self) -> SecurityGroups:
         props = self.props
         groups = SecurityGroups(
             self,
@@ -132,7 +133,7 @@ class DeepLearningCluster(Construct):
             groups.allow_lustre_servers(self.network.vpc_cidrs)
         return groups
 
-    def _roles(self, rules: RoleRules) -> NodeRoles:
+    def _create_roles(self, rules: RoleRules) -> NodeRoles:
         """Return the roles of both groups, which may use the cluster's resources and what the settings name."""
         props = self.props
         roles = NodeRoles(
@@ -158,13 +159,13 @@ class DeepLearningCluster(Construct):
                 grant_key(role, props.kms_key, before=(self.table, self.bucket))
         return roles
 
-    def _master_address(self) -> MasterAddress | None:
+    def _create_master_address(self) -> MasterAddress | None:
         if self.props.private:
             return None
         subnet = self.network.subnet_for(contract.MASTER)
         return MasterAddress(self, "MasterAddress", cluster_name=self.props.cluster_name, subnet=subnet)
 
-    def _shared_storage(self) -> "SharedStorage | None":
+    def _create_shared_storage(self) -> "SharedStorage | None":
         """Return the mount target of EFS; None if the user's own VPC has one, and without shared storage."""
         props = self.props
         if not props.creates_mount_target:
@@ -183,7 +184,7 @@ class DeepLearningCluster(Construct):
             nodes=self.security_groups,
         )
 
-    def _node_groups(self) -> tuple[NodeGroup, NodeGroup]:
+    def _create_node_groups(self) -> tuple[NodeGroup, NodeGroup]:
         template = NodeTemplate(
             cluster_name=self.props.cluster_name,
             instance_type=self.props.instance_type,
@@ -196,6 +197,7 @@ class DeepLearningCluster(Construct):
             placement_group=self.placement_group.ref if self.props.uses_placement_group else None,
             capacity_reservation=self.props.capacity_reservation,
             uses_capacity_block=self.props.uses_capacity_block,
+            is_spot=self.props.purchase == SPOT,
         )
         sizes = self.props.initial_sizes
         setup_timeout = cdk.Duration.seconds(self.props.setup_timeout_s or 0)
@@ -222,8 +224,6 @@ class DeepLearningCluster(Construct):
             security_groups=self.security_groups.groups_for(contract.WORKER),
             role=self.roles.worker.launch_template_role,
             setup_timeout=setup_timeout,
-            # The master is never a spot instance: it keeps the membership, and jobs end with it.
-            is_spot=self.props.purchase == SPOT,
         )
         return master, workers
 
@@ -241,6 +241,8 @@ class DeepLearningCluster(Construct):
     def _master_template(self, template: NodeTemplate) -> NodeTemplate:
         """Return the master's template: a reservation only for the workers' type, a placement group only with EFA."""
         props = self.props
+        # The master is never a spot instance: it keeps the membership, and jobs end with it.
+        template = replace(template, is_spot=False)
         if props.master_type == props.instance_type and props.effective_master_trains:
             return template
         return replace(
@@ -251,7 +253,7 @@ class DeepLearningCluster(Construct):
             capacity_reservation=template.capacity_reservation if props.master_type == props.instance_type else None,
         )
 
-    def _placement_group(self) -> ec2.CfnPlacementGroup:
+    def _create_placement_group(self) -> ec2.CfnPlacementGroup:
         """Return a group that keeps nodes close together; keep it even if unused: running nodes may be in it."""
         group = ec2.CfnPlacementGroup(self, "PlacementGroup", strategy="cluster")
         # Leave out the setting's tags: a changed tag would replace the group, which running nodes are in.

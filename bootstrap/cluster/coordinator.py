@@ -167,7 +167,7 @@ class Coordinator:
         self, group_instances: "Mapping[str, _GroupInstance]", instances: Mapping[str, Instance], previous: Membership
     ) -> Iterator[Node]:
         """Yield the candidates whose addresses are in the cluster's networks; log and skip the others."""
-        for node in _candidates(group_instances, instances, self._records(group_instances), previous):
+        for node in _candidates(group_instances, instances, self._read_records(group_instances), previous):
             try:
                 check_address(node.address, self._config.cluster_networks)
             except RecordError as error:
@@ -175,7 +175,7 @@ class Coordinator:
             else:
                 yield node
 
-    def _records(self, group_instances: Mapping[str, "_GroupInstance"]) -> dict[str, NodeRecord]:
+    def _read_records(self, group_instances: Mapping[str, "_GroupInstance"]) -> dict[str, NodeRecord]:
         """Return the nodes' records in force, by instance ID; IAM lets each node write only its own."""
         ids = {
             node_record_id(self._config.role_id(group_instance.node_type), instance_id): instance_id

@@ -38,8 +38,8 @@ class ReadTurn:
         self._due: float | None = None
         self._read_at = -math.inf
 
-    def seconds_until_turn(self, nodes: int, *, now: float) -> float:
-        """Return the seconds until this agent's turn; 0 if it is now."""
+    def seconds_until_read(self, nodes: int, *, now: float) -> float:
+        """Return the seconds until this agent may read; 0 if its turn is now."""
         if self._due is None:
             length = read_round_seconds(nodes)
             self._due = max(now + length * self._random(), self._read_at + length)
@@ -57,15 +57,15 @@ class Follower:
         self._table = table
         self._turn = turn
         self._monotonic = monotonic
-        self.seconds_until_turn = 0.0
-        """Seconds until this node's turn to read a change, which all nodes noticed simultaneously."""
+        self.seconds_until_read = 0.0
+        """Seconds until this node may read a change, which all nodes notice simultaneously, so they take turns."""
         self.error: str | None = None
         """Reason why the table's records cannot be used, or None. The master rewrites bad records."""
 
     def read(self, known: Membership) -> Membership:
         """Return the current membership, or ``known`` if there is no newer one to read."""
         last, self.error = self.error, None
-        self.seconds_until_turn = 0.0
+        self.seconds_until_read = 0.0
         try:
             return known if self._generation() == known.generation else self._read_in_turn(known)
         except RecordError as error:
@@ -77,8 +77,8 @@ class Follower:
 
     def _read_in_turn(self, known: Membership) -> Membership:
         now = self._monotonic()
-        self.seconds_until_turn = self._turn.seconds_until_turn(known.desired_nodes, now=now)
-        if self.seconds_until_turn > 0:
+        self.seconds_until_read = self._turn.seconds_until_read(known.desired_nodes, now=now)
+        if self.seconds_until_read > 0:
             return known
         membership = self._table.read_membership()
         self._turn.record_read(now=now)

@@ -128,7 +128,7 @@ class Table:
     def read_membership(self) -> Membership:
         """Return the current membership; NO_MEMBERSHIP if there is none yet. Raises RecordError."""
         item = self.read_record(MEMBERSHIP_ID, consistent=True)
-        return _membership(item, self._networks) if item else NO_MEMBERSHIP
+        return _parse_membership(item, self._networks) if item else NO_MEMBERSHIP
 
     def read_stored(self) -> Stored:
         """Return the current membership for a replacement; a bad record is a result, not an error."""
@@ -136,11 +136,11 @@ class Table:
         if item is None:
             return Stored(membership=NO_MEMBERSHIP, condition=_if_absent())
         try:
-            membership, reason = _membership(item, self._networks), None
+            membership, reason = _parse_membership(item, self._networks), None
             if self.read_generation(consistent=True) != membership.generation:
                 reason = "generation record differs from the membership's generation"
         except RecordError as error:
-            membership, reason = _usable(item, self._networks), str(error)
+            membership, reason = _usable_membership(item, self._networks), str(error)
         return Stored(membership=membership, error=reason, condition=_if_unchanged(item.get(GENERATION_FIELD)))
 
     def read_record(self, record_id: str, *, consistent: bool) -> Item | None:
@@ -208,7 +208,7 @@ class Table:
     def read_nodes(self, record_ids: Sequence[str]) -> dict[str, NodeRecord]:
         """Return the nodes' records by record ID, without missing and bad ones."""
         records, self.idle_reports = {}, {}
-        for item in self._items(record_ids):
+        for item in self._read_items(record_ids):
             try:
                 record = parse_node(item)
             except RecordError as error:
@@ -218,11 +218,11 @@ class Table:
                 self.idle_reports[record.record_id] = str(item.get(IDLE_REPORT_FIELD, {}).get("S", ""))
         return records
 
-    def _items(self, record_ids: Sequence[str]) -> Iterator[Item]:
+    def _read_items(self, record_ids: Sequence[str]) -> Iterator[Item]:
         for start in range(0, len(record_ids), BATCH):
-            yield from self._batch(record_ids[start : start + BATCH])
+            yield from self._read_batch(record_ids[start : start + BATCH])
 
-    def _batch(self, record_ids: Sequence[str]) -> Iterator[Item]:
+    def _read_batch(self, record_ids: Sequence[str]) -> Iterator[Item]:
         """Read until no key is left; large records, which any node can write, only take more calls.
 
         Skip keys that the table never processes. If it processes no key at all, raise TableBusyError.
@@ -278,7 +278,7 @@ def _if_unchanged(generation: Mapping[str, Any] | None) -> Mapping[str, Any]:
     }
 
 
-def _membership(item: Item, networks: Networks) -> Membership:
+def _parse_membership(item: Item, networks: Networks) -> Membership:
     record = parse_membership(item, networks)
     return Membership(
         generation=record.generation,
@@ -290,7 +290,7 @@ def _membership(item: Item, networks: Networks) -> Membership:
     )
 
 
-def _usable(item: Item, networks: Networks) -> Membership:
+def _usable_membership(item: Item, networks: Networks) -> Membership:
     """Return the membership of a bad record's valid members."""
     try:
         generation = parse_generation(item)

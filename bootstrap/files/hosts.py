@@ -16,12 +16,12 @@ def in_index_order(members: Iterable[Member]) -> list[Member]:
     return sorted(members, key=lambda member: member.node_index)
 
 
-def hosts_lines(members: Iterable[Member], *, also: Mapping[int, str] | None = None) -> str:
-    """Render one line per member; ``also`` maps node indexes to additional names."""
-    further = also or {}
+def hosts_lines(members: Iterable[Member], *, extra_names: Mapping[int, str] | None = None) -> str:
+    """Render one line per member; ``extra_names`` maps node indexes to additional names."""
+    extra_names = extra_names or {}
 
     def line(member: Member) -> str:
-        extra = [further[member.node_index]] if member.node_index in further else []
+        extra = [extra_names[member.node_index]] if member.node_index in extra_names else []
         return f"{member.address} {' '.join([*host_names(member.node_index), *extra])}\n"
 
     return "".join(map(line, in_index_order(members)))

@@ -103,8 +103,8 @@ class NodeFiles:
         return [path for path, was_changed in changed.items() if was_changed]
 
     def _write_members(self, membership: Membership, *, node_index: int) -> dict[str, bool]:
-        also = {node_index: self._own_name} if self._own_name else {}
-        lines = hosts.hosts_lines(membership.active_members, also=also)
+        extra_names = {node_index: self._own_name} if self._own_name else {}
+        lines = hosts.hosts_lines(membership.active_members, extra_names=extra_names)
         return {
             contract.HOSTS_FILE: write_block(self._path(contract.HOSTS_FILE), lines),
             contract.WORKERS_FILE: write_file(
@@ -160,7 +160,7 @@ class NodeFiles:
         return under_root(self._root, path)
 
 
-def node_file_writer(config: NodeConfig, dependencies: "AgentDependencies", *, arriving: int) -> NodeFiles:
+def create_node_file_writer(config: NodeConfig, dependencies: "AgentDependencies", *, arriving: int) -> NodeFiles:
     """Return the writer of this node's files; ``arriving`` counts the instances that are not members yet."""
     return NodeFiles(
         dependencies.root,

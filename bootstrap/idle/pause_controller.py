@@ -144,7 +144,7 @@ def _read_stored_record(table: Table) -> PauseRecord | None:
         return None
 
 
-def pause_controller(config: NodeConfig, dependencies: "AgentDependencies") -> PauseController:
+def create_pause_controller(config: NodeConfig, dependencies: "AgentDependencies") -> PauseController:
     """Build the controller of one node."""
     load = Load(
         root=dependencies.root,

@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 SAMPLE_S: Final = 30.0
 """Seconds between samples of the node's load; CPU and network are averages over them."""
 HEARTBEAT_S: Final = 120.0
-"""Seconds between reports of an unchanged state: two are written while one counts (watch.REPORT_MAX_AGE_S)."""
+"""Seconds between reports of an unchanged state: two are written while one counts (detector.REPORT_MAX_AGE_S)."""
 
 
 class IdleReporter:

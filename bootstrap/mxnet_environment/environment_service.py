@@ -34,7 +34,10 @@ def provide_mxnet_environment(root: Path) -> None:
         recipe = recipe_for_this_machine(config.mxnet_environment)
         is_master = config.node_type == MASTER
         install_environment(
-            recipe, is_master=is_master, wait_s=config.bootstrap_timeout_s, dependencies=_dependencies(config, root)
+            recipe,
+            is_master=is_master,
+            wait_s=config.bootstrap_timeout_s,
+            dependencies=_create_dependencies(config, root),
         )
     except MxnetEnvironmentError as error:
         _fail(root, error.short, str(error))
@@ -47,7 +50,7 @@ def _fail(root: Path, short: str, detail: str) -> None:
     write_progress(root, EnvironmentProgress(state="failed", failure=short, detail=detail))
 
 
-def _dependencies(config: NodeConfig, root: Path) -> EnvironmentDependencies:
+def _create_dependencies(config: NodeConfig, root: Path) -> EnvironmentDependencies:
     @cache
     def archive(recipe: Recipe) -> Archive:
         return Archive(connect(config.region).s3, bucket=config.bucket, key=recipe.object_key(config.cluster_name))

@@ -14,7 +14,7 @@ from bootstrap.errors import SetupError
 from bootstrap.files.paths import under_root
 from bootstrap.install import InstallSystem, start_services
 from bootstrap.setup.archive import SetupSource
-from bootstrap.setup.progress import SetupMonitor
+from bootstrap.setup.progress import read_progress
 
 log = logging.getLogger(__name__)
 
@@ -46,12 +46,11 @@ def apply_setup(
     start_services(config, root=root, system=system)
     for unit in (SETUP_SERVICE, AGENT_SERVICE):
         system.restart(unit)
-    monitor = SetupMonitor(root, sha256=source.sha256)
     deadline = monotonic() + source.timeout_s + MARGIN_S
-    while monitor.outcome is None:
+    while (progress := read_progress(root, sha256=source.sha256)).is_running:
         if monotonic() >= deadline:
             raise SetupError("timed out", f"waited {source.timeout_s + MARGIN_S:.0f} s for {SETUP_SERVICE} to end")
         sleep(POLL_S)
-    if monitor.failure:
-        raise SetupError(monitor.failure, f"{monitor.failure} ({SETUP_LOG_FILE} has all lines)")
+    if progress.failure:
+        raise SetupError(progress.failure, f"{progress.failure} ({SETUP_LOG_FILE} has all lines)")
     log.info("setup %s is done", source.sha256)

@@ -139,7 +139,7 @@ def prepare_image(*, root: Path, sha256: str, system: ImageSystem, cgroup: str) 
     write_file(marker, done)
     disk = root.stat().st_dev
     _overwrite_secrets(root, disk=disk)
-    for path in _found(root, (*swaps, *NODE_STATE_PATTERNS, *IDENTITY_PATTERNS, *LEFT_BY_USERS)):
+    for path in _glob(root, (*swaps, *NODE_STATE_PATTERNS, *IDENTITY_PATTERNS, *LEFT_BY_USERS)):
         remove(path, disk=disk)
     for file in BLOCKS:
         if (path := under_root(root, file)).exists():
@@ -147,10 +147,10 @@ def prepare_image(*, root: Path, sha256: str, system: ImageSystem, cgroup: str) 
     for path in marker.parent.iterdir():
         if path != marker:
             remove(path, disk=disk)
-    for home in _found(root, HOMES):
+    for home in _glob(root, HOMES):
         _empty_home(home, under_root(root, SKELETON), disk=disk)
-    for directory in _found(root, FILES_BELOW):
-        for path in [each for each in _below(directory, disk=disk) if each.is_symlink() or not each.is_dir()]:
+    for directory in _glob(root, FILES_BELOW):
+        for path in [each for each in _walk(directory, disk=disk) if each.is_symlink() or not each.is_dir()]:
             remove(path, disk=disk)
     write_file(under_root(root, MACHINE_ID), "", Permissions(mode=0o444))
     os.sync()
@@ -174,7 +174,7 @@ def remove(path: Path, *, disk: int) -> None:
 
 def _overwrite_secrets(root: Path, *, disk: int) -> None:
     """Overwrite keys and credentials, and have that written to the disk before anything frees their blocks."""
-    for path in _found(root, (*SECRETS, *(f"{home}/{name}" for home in HOMES for name in SECRETS_OF_HOMES))):
+    for path in _glob(root, (*SECRETS, *(f"{home}/{name}" for home in HOMES for name in SECRETS_OF_HOMES))):
         overwrite(path, disk=disk)
     os.sync()
 
@@ -207,7 +207,7 @@ def _is_directory(path: Path) -> bool:
     return stat.S_ISDIR(path.lstat().st_mode)
 
 
-def _below(directory: Path, *, disk: int) -> Iterator[Path]:
+def _walk(directory: Path, *, disk: int) -> Iterator[Path]:
     """Yield what is below a directory, but nothing of another file system: it may be large, or answer no more."""
     for child in [*directory.iterdir()]:
         # A service that still runs may be faster.
@@ -215,10 +215,10 @@ def _below(directory: Path, *, disk: int) -> Iterator[Path]:
             if _is_on(child, disk):
                 yield child
                 if _is_directory(child):
-                    yield from _below(child, disk=disk)
+                    yield from _walk(child, disk=disk)
 
 
-def _found(root: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
+def _glob(root: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
     for pattern in patterns:
         yield from sorted(root.glob(pattern.lstrip("/")))
 
@@ -238,5 +238,5 @@ def _empty_home(home: Path, skeleton: Path, *, disk: int) -> None:
 
         shutil.copytree(skeleton, home, dirs_exist_ok=True, symlinks=True, ignore=mounted)
     home.chmod(stat.S_IMODE(owner.st_mode))
-    for path in [home, *_below(home, disk=disk)]:
+    for path in [home, *_walk(home, disk=disk)]:
         os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)

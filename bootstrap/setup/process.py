@@ -18,7 +18,7 @@ MAX_LINE: Final = 4096
 """Longest line in bytes; a longer one is split, so that output without line ends cannot fill the memory."""
 POLL_S: Final = 0.5
 """Longest pause in seconds between calls of ``on_poll``, and between checks for the program's end."""
-END_S: Final = 5.0
+KILL_AFTER_S: Final = 5.0
 """Seconds between SIGTERM and SIGKILL."""
 DRAIN_S: Final = 1.0
 """Seconds to keep reading output after the program's end, from a process that it left behind."""
@@ -85,7 +85,7 @@ def run_program(
         os.set_blocking(output.fileno(), False)
         in_time = _read_until_exit(process, output.fileno(), lines, deadline, on_poll, monotonic)
         if not in_time:
-            _end_group(process, lines, output.fileno(), monotonic)
+            _terminate_group(process, lines, output.fileno(), monotonic)
         _signal_group(process, signal.SIGKILL)
         _drain(output.fileno(), lines, monotonic() + DRAIN_S, monotonic)
     code = process.wait()
@@ -136,12 +136,12 @@ def _read(descriptor: int, lines: Lines, *, wait_s: float) -> bool:
     return bool(chunk)
 
 
-def _end_group(
+def _terminate_group(
     process: "subprocess.Popen[bytes]", lines: Lines, descriptor: int, monotonic: Callable[[], float]
 ) -> None:
     """Ask the program's group to end, and give it time to do so."""
     _signal_group(process, signal.SIGTERM)
-    until = monotonic() + END_S
+    until = monotonic() + KILL_AFTER_S
     while not _has_exited(process) and monotonic() < until:
         if not _read(descriptor, lines, wait_s=0.1):
             time.sleep(0.1)

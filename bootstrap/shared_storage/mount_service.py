@@ -100,7 +100,7 @@ class Mounter:
     def _try(self, target: StorageTarget) -> tuple[str, str]:
         """Check the file system, and mount it if necessary; return the new state and the reason for it."""
         try:
-            self._serve(target)
+            self._ensure_tunnel(target)
             self._probe(target)
             if not self._directory.is_mounted(target):
                 self._directory.mount(target.mount_command)
@@ -121,7 +121,7 @@ class Mounter:
             return MOUNT_UNREACHABLE, str(error)
         return MOUNTED, target.host
 
-    def _serve(self, target: StorageTarget) -> None:
+    def _ensure_tunnel(self, target: StorageTarget) -> None:
         if target.is_efs and not self._has_tunnel:
             self._start_tunnel(target)
             self._has_tunnel = True

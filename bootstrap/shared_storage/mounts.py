@@ -131,7 +131,7 @@ class SharedDirectory:
 
     def guard(self) -> None:
         """Make the directory refuse writes, even root's, unless something is mounted there. Raises MountError."""
-        if self._mount() is None:
+        if self._current_mount() is None:
             directory = under_root(self._root, SHARED_DIR)
             directory.mkdir(exist_ok=True)
             directory.chmod(0o555)
@@ -142,7 +142,7 @@ class SharedDirectory:
 
         Raises OccupiedError if something else is mounted.
         """
-        mount = self._mount()
+        mount = self._current_mount()
         if mount is None or mount.source == GUARD:
             return False
         if not mount.refers_to(target):
@@ -157,5 +157,5 @@ class SharedDirectory:
         """Let every user write to a new file system. Raises MountError."""
         run(OPEN_COMMAND, timeout_s=OPEN_TIMEOUT_S)
 
-    def _mount(self) -> Mount | None:
+    def _current_mount(self) -> Mount | None:
         return mounted_on(under_root(self._root, MOUNTINFO).read_text(), SHARED_DIR)

@@ -5,7 +5,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from stacks.settings.parsing import NAMES_ELSEWHERE
+from stacks.settings.parsing import NAMES_IN_OTHER_TOOLS
 from stacks.settings.props import ClusterProps
 
 
@@ -17,7 +17,7 @@ def find_setting(option: str, args: Sequence[str], *, by_other_names: bool) -> t
     name = option.lstrip("-").replace("-", "_")
     defaults = {field.name: field.default for field in dataclasses.fields(ClusterProps)}
     if name not in defaults and by_other_names:
-        meant = re.match(r"\w+(=\w+)?", NAMES_ELSEWHERE.get(name, ""))
+        meant = re.match(r"\w+(=\w+)?", NAMES_IN_OTHER_TOOLS.get(name, ""))
         name = meant[0] if meant else name
     setting, has_value, _ = name.partition("=")
     if setting not in defaults:

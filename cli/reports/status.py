@@ -108,11 +108,11 @@ class Status:
 
     def lines(self, now: datetime, reasons: Sequence[str]) -> Iterator[str]:
         """Yield all lines below the table; `reasons` are those for missing nodes."""
-        yield from self.alerts(now)
+        yield from self.pause_and_cost_lines(now)
         yield from (*self.release_lines(), *self.setup_lines(), *self.shared_storage_lines())
         yield from self.missing_lines(reasons)
 
-    def alerts(self, now: datetime) -> Iterator[str]:
+    def pause_and_cost_lines(self, now: datetime) -> Iterator[str]:
         """Yield the lines about pauses and unexpected costs."""
         yield from self.schedule_lines(now)
         yield from self.idle_lines(now)

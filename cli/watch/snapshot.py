@@ -53,9 +53,9 @@ class Snapshot:
         jobs = [_job_line(job, now) for job in self.jobs]
         if not (jobs or self.error):
             jobs = ["no job runs"]
-        alerts, missing = self.status.alerts(now), self.status.missing_lines(self.reasons)
+        costs, missing = self.status.pause_and_cost_lines(now), self.status.missing_lines(self.reasons)
         error = [f"nodes and jobs are not known: {self.error}"] if self.error else []
-        return [printable(line) for line in (*jobs, *alerts, *missing, *error)]
+        return [printable(line) for line in (*jobs, *costs, *missing, *error)]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the snapshot as a JSON object: the status, extended by the nodes' answers, and the jobs."""

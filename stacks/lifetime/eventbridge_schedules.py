@@ -46,7 +46,7 @@ class ApiCall:
 
 def pause_from(scope: Construct, start: datetime, *, rules: RoleRules, name: str, role_id: str = "Role") -> None:
     """Repeatedly set both groups to zero from a given time, with a role of this name."""
-    role, cluster_name = scheduler_role(scope, role_id, name=name, rules=rules), rules.cluster_name
+    role, cluster_name = create_scheduler_role(scope, role_id, name=name, rules=rules), rules.cluster_name
     allow_zero_sizes(role, cluster_name)
     for node_type in NODE_TYPES:
         request = json.dumps(PAUSED.request(group_name(cluster_name, node_type)))
@@ -55,7 +55,7 @@ def pause_from(scope: Construct, start: datetime, *, rules: RoleRules, name: str
 
 def start_at(scope: Construct, start: datetime, *, before: datetime, rules: RoleRules, sizes: ClusterSizes) -> None:
     """Give both groups these sizes at a given time and twice soon after; never from ``before`` on, nor in the past."""
-    role, cluster_name = scheduler_role(scope, "StartRole", name="start", rules=rules), rules.cluster_name
+    role, cluster_name = create_scheduler_role(scope, "StartRole", name="start", rules=rules), rules.cluster_name
     allow_declared_sizes(role, cluster_name, sizes)
     for node_type in NODE_TYPES:
         request = json.dumps(sizes[node_type].request(group_name(cluster_name, node_type)))
@@ -71,17 +71,17 @@ def start_at(scope: Construct, start: datetime, *, before: datetime, rules: Role
             # repeat, because a block ends less than a year from now.
             expression = f"cron({time.minute} {time.hour} {time.day} {time.month} ? *)"
             name = f"Start{node_type.capitalize()}{time:%Y%m%dT%H%M%S}"
-            _schedule(scope, name, expression, call, end_date=format_utc(before))
+            _create_schedule(scope, name, expression, call, end_date=format_utc(before))
 
 
 def repeat_from(scope: Construct, name: str, start: datetime, call: ApiCall) -> None:
     """Make a call at PAUSE_RATE from a given time."""
     # The time is part of the ID, so that a new time creates a new schedule: EventBridge refuses a start that has
     # passed, which an update that is rolled back would have to set.
-    _schedule(scope, f"{name}{start:%Y%m%dT%H%M%S}", PAUSE_RATE, call, start_date=format_utc(start))
+    _create_schedule(scope, f"{name}{start:%Y%m%dT%H%M%S}", PAUSE_RATE, call, start_date=format_utc(start))
 
 
-def _schedule(
+def _create_schedule(
     scope: Construct,
     construct_id: str,
     expression: str,
@@ -108,7 +108,7 @@ def _schedule(
     )
 
 
-def scheduler_role(scope: Construct, construct_id: str, *, name: str, rules: RoleRules) -> ClusterRole:
+def create_scheduler_role(scope: Construct, construct_id: str, *, name: str, rules: RoleRules) -> ClusterRole:
     """Return a role that only the schedules of this account may assume."""
     group_of_schedules = cdk.Stack.of(scope).format_arn(
         service="scheduler", resource="schedule-group", resource_name="default"

@@ -14,7 +14,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from stacks.cluster_role import RoleRules
-from stacks.lifetime.eventbridge_schedules import ApiCall, pause_from, repeat_from, scheduler_role
+from stacks.lifetime.eventbridge_schedules import ApiCall, create_scheduler_role, pause_from, repeat_from
 from stacks.settings.lifetime import DELETE_AFTER
 from stacks.settings.parsing import format_utc
 
@@ -57,7 +57,7 @@ class Expiry(Construct):
                 "the execution role of cdk bootstrap, which deletes the stack's resources"
             )
             return
-        role = scheduler_role(self, "DeletionRole", name="deletion", rules=self._role_rules)
+        role = create_scheduler_role(self, "DeletionRole", name="deletion", rules=self._role_rules)
         # Use the stack's ID instead of its name, because a later stack may have the same name.
         role.allow(
             "Deletion",

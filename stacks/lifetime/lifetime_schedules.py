@@ -26,14 +26,11 @@ def add_lifetime_schedules(
     *,
     block: CapacityBlock | None,
     master_role: ClusterRole,
-    groups: tuple[NodeGroup, NodeGroup],
+    master: NodeGroup,
+    workers: NodeGroup,
     network: Network | ExistingNetwork,
 ) -> None:
-    """Add the schedules, and inform the master by tags of its group, which a deploy changes while the nodes run.
-
-    The master's group is the first.
-    """
-    master, workers = groups
+    """Add the schedules, and inform the master by tags of its group, which a deploy changes while the nodes run."""
     if props.expires_at is not None:
         expiry = Expiry(
             scope,

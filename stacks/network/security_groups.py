@@ -29,9 +29,9 @@ class SecurityGroups(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._cluster_name = cluster_name
-        self.admin_ssh = self._group("AdminSsh", "admin-ssh", vpc, "SSH to the master from the administrator")
-        self.master = self._group("Master", contract.MASTER, vpc, "The master of the cluster")
-        self.worker = self._group("Worker", contract.WORKER, vpc, "The workers of the cluster")
+        self.admin_ssh = self._create_group("AdminSsh", "admin-ssh", vpc, "SSH to the master from the administrator")
+        self.master = self._create_group("Master", contract.MASTER, vpc, "The master of the cluster")
+        self.worker = self._create_group("Worker", contract.WORKER, vpc, "The workers of the cluster")
         for cidr in ssh_locations or ():
             self.admin_ssh.add_ingress_rule(
                 ec2.Peer.ipv4(cidr), ec2.Port.tcp(contract.SSH_PORT), "SSH from ssh_location"
@@ -46,7 +46,7 @@ class SecurityGroups(Construct):
         self.allow_list = None if ssh_locations is None else self._add_allow_list()
         """Addresses of ``dlcluster allow-ip``; None on a private cluster."""
         # Create the group even if EFA is off: running nodes may still use it.
-        self.efa_group = self._efa(vpc)
+        self.efa_group = self._create_efa_group(vpc)
         """Group of all nodes that use the Elastic Fabric Adapter."""
         self._uses_efa = uses_efa
         self._allow_members()
@@ -62,7 +62,7 @@ class SecurityGroups(Construct):
         groups = [self.master, self.admin_ssh] if node_type == contract.MASTER else [self.worker]
         return [*groups, self.efa_group] if self._uses_efa else [*groups]
 
-    def _group(self, construct_id: str, name: str, vpc: ec2.IVpc, description: str) -> ec2.SecurityGroup:
+    def _create_group(self, construct_id: str, name: str, vpc: ec2.IVpc, description: str) -> ec2.SecurityGroup:
         group = ec2.SecurityGroup(self, construct_id, vpc=vpc, description=description, allow_all_outbound=False)
         # Use a tag instead of a GroupName, because a changed name would replace the group.
         cdk.Tags.of(group).add("Name", f"{self._cluster_name}-{name}")
@@ -85,12 +85,12 @@ class SecurityGroups(Construct):
         self.admin_ssh.add_ingress_rule(addresses, ec2.Port.tcp(contract.SSH_PORT), "SSH from dlcluster allow-ip")
         return allow_list
 
-    def _efa(self, vpc: ec2.IVpc) -> ec2.SecurityGroup:
+    def _create_efa_group(self, vpc: ec2.IVpc) -> ec2.SecurityGroup:
         """Return a group that is open to itself by its ID.
 
         No other rule permits the adapter's traffic ("EFA-enabled security group", Amazon EC2 User Guide).
         """
-        group = self._group("Efa", "efa", vpc, "Elastic Fabric Adapter between the nodes")
+        group = self._create_group("Efa", "efa", vpc, "Elastic Fabric Adapter between the nodes")
         group.add_ingress_rule(group, ec2.Port.all_traffic(), "EFA between nodes")
         group.add_egress_rule(group, ec2.Port.all_traffic(), "EFA between nodes")
         return group

@@ -1,6 +1,6 @@
 """Define a group of nodes of one type: a launch template and an Auto Scaling group. The master's group has one node."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -54,6 +54,14 @@ class NodeTemplate:
     """Reservation that provides every node, if any."""
     uses_capacity_block: bool = False
     """True if the reservation is a Capacity Block."""
+    is_spot: bool = False
+
+    @property
+    def market_options(self) -> Mapping[str, object] | None:
+        """Return the market of the nodes; None for on-demand, also in a reservation that is not a block."""
+        if self.is_spot:
+            return SPOT_OPTIONS
+        return BLOCK_OPTIONS if self.capacity_reservation is not None and self.uses_capacity_block else None
 
 
 class NodeGroup(Construct):
@@ -75,16 +83,11 @@ class NodeGroup(Construct):
         security_groups: list[ec2.ISecurityGroup],
         role: iam.IRole,
         setup_timeout: cdk.Duration,
-        is_spot: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
         self.node_type = node_type
         self._user_data = ec2.UserData.custom(user_data.SHEBANG)
-        self.launch_template = self._launch_template(template, security_groups, role)
-        if is_spot:
-            _cfn_resource(self.launch_template).add_property_override(
-                "LaunchTemplateData.InstanceMarketOptions", SPOT_OPTIONS
-            )
+        self.launch_template = self._create_launch_template(template, security_groups, role)
         self.asg = autoscaling.AutoScalingGroup(
             self,
             "Group",
@@ -159,7 +162,7 @@ class NodeGroup(Construct):
         """Add the script to the user data; it names the group, which is created only after the launch template."""
         self._user_data.add_commands(user_data.body(config, bundle))
 
-    def _launch_template(
+    def _create_launch_template(
         self, template: NodeTemplate, security_groups: list[ec2.ISecurityGroup], role: iam.IRole
     ) -> ec2.LaunchTemplate:
         key = template.key_name
@@ -199,8 +202,8 @@ class NodeGroup(Construct):
             # With a target, EC2 launches nowhere else, and refuses a preference beside it.
             target = {"CapacityReservationTarget": {"CapacityReservationId": template.capacity_reservation}}
             resource.add_property_override("LaunchTemplateData.CapacityReservationSpecification", target)
-            if template.uses_capacity_block:
-                resource.add_property_override("LaunchTemplateData.InstanceMarketOptions", BLOCK_OPTIONS)
+        if template.market_options is not None:
+            resource.add_property_override("LaunchTemplateData.InstanceMarketOptions", template.market_options)
 
     def _tag(self, cluster_name: str) -> None:
         for construct in (self.launch_template, self.asg):

@@ -85,7 +85,7 @@ class NodeRoles(Construct):
         super().__init__(scope, construct_id)
         self._cluster_name = rules.cluster_name
         sessions = self._session_statements() if private else []
-        self.master = self._role(
+        self.master = self._create_role(
             "Master",
             rules,
             [
@@ -99,7 +99,7 @@ class NodeRoles(Construct):
             ],
         )
         _acknowledge(self.master, "*", f"AWS defines no resource for {' and '.join(UNSCOPED_ACTIONS)}")
-        self.worker = self._role(
+        self.worker = self._create_role(
             "Worker",
             rules,
             [
@@ -191,7 +191,7 @@ class NodeRoles(Construct):
     def _arn(self, service: str, resource: str) -> str:
         return f"arn:{cdk.Aws.PARTITION}:{service}:{cdk.Aws.REGION}:{cdk.Aws.ACCOUNT_ID}:{resource}"
 
-    def _role(self, construct_id: str, rules: RoleRules, statements: list[iam.PolicyStatement]) -> ClusterRole:
+    def _create_role(self, construct_id: str, rules: RoleRules, statements: list[iam.PolicyStatement]) -> ClusterRole:
         principal = iam.ServicePrincipal("ec2.amazonaws.com")
         role = ClusterRole(self, construct_id, principal=principal, name=construct_id.lower(), rules=rules)
         role.allow("Node", *statements)
@@ -213,7 +213,7 @@ def _common_statements(resources: NodeResources) -> list[iam.PolicyStatement]:
         iam.PolicyStatement(effect=iam.Effect.DENY, actions=list(BUCKET_CHANGES), resources=[resources.bucket]),
         iam.PolicyStatement(actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[resources.log_group]),
         iam.PolicyStatement(actions=["cloudformation:SignalResource"], resources=[cdk.Aws.STACK_ID]),
-        _records(["dynamodb:PutItem"], resources.table, keys=[OWN_RECORD]),
+        _record_statement(["dynamodb:PutItem"], resources.table, keys=[OWN_RECORD]),
         iam.PolicyStatement(actions=["s3:ListBucket"], resources=[resources.bucket]),
         iam.PolicyStatement(
             actions=["s3:GetObject", "s3:PutObject", "s3:DeleteObject"], resources=[f"{resources.bucket}/*"]
@@ -223,7 +223,7 @@ def _common_statements(resources: NodeResources) -> list[iam.PolicyStatement]:
 
 def _worker_statements(resources: NodeResources) -> list[iam.PolicyStatement]:
     return [
-        _records(["dynamodb:GetItem"], resources.table, keys=list(SHARED_RECORDS)),
+        _record_statement(["dynamodb:GetItem"], resources.table, keys=list(SHARED_RECORDS)),
         # Every node runs the programs stored there as root.
         iam.PolicyStatement(
             effect=iam.Effect.DENY,
@@ -249,7 +249,7 @@ def _worker_statements(resources: NodeResources) -> list[iam.PolicyStatement]:
 def _master_statements(resources: NodeResources) -> list[iam.PolicyStatement]:
     return [
         iam.PolicyStatement(actions=["dynamodb:GetItem", "dynamodb:BatchGetItem"], resources=[resources.table]),
-        _records(["dynamodb:PutItem"], resources.table, keys=list(SHARED_RECORDS)),
+        _record_statement(["dynamodb:PutItem"], resources.table, keys=list(SHARED_RECORDS)),
         iam.PolicyStatement(actions=list(UNSCOPED_ACTIONS), resources=["*"]),
     ]
 
@@ -265,7 +265,8 @@ def _shared_storage_statements(resources: NodeResources) -> list[iam.PolicyState
     return []
 
 
-def _records(actions: list[str], table: str, *, keys: list[str]) -> iam.PolicyStatement:
+def _record_statement(actions: list[str], table: str, *, keys: list[str]) -> iam.PolicyStatement:
+    """Allow actions on the table's records with these keys."""
     return iam.PolicyStatement(
         actions=actions,
         resources=[table],

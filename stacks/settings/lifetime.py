@@ -5,7 +5,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Final
 
 from stacks.settings.base import Settings, require
-from stacks.settings.parsing import duration, parse_time
+from stacks.settings.parsing import parse_duration, parse_time
 
 PAUSE: Final = "pause"
 DELETE: Final = "delete"
@@ -41,7 +41,7 @@ class LifetimeSettings(Settings):
         if self.expiry_action == DELETE:
             require(self.expires is not None, "expires", self.expires, f"set with expiry_action {DELETE}")
         if self.idle_stop is not None:
-            time = duration(self.idle_stop)
+            time = parse_duration(self.idle_stop)
             require(time and time >= MIN_IDLE_STOP, "idle_stop", self.idle_stop, _IDLE_STOP_ALLOWED)
 
     def warnings(self) -> dict[str, str]:
@@ -57,7 +57,7 @@ class LifetimeSettings(Settings):
     @property
     def idle_stop_s(self) -> int:
         """Return the seconds of idle_stop; 0 without it."""
-        time = None if self.idle_stop is None else duration(self.idle_stop)
+        time = None if self.idle_stop is None else parse_duration(self.idle_stop)
         return 0 if time is None else int(time.total_seconds())
 
     @property

@@ -82,7 +82,7 @@ def settings_in(context: Mapping[str, Any], known: Sequence[str]) -> dict[str, A
     return {name: value for name, value in settings.items() if value not in (None, "")}
 
 
-NAMES_ELSEWHERE: Final = {
+NAMES_IN_OTHER_TOOLS: Final = {
     "workers": "worker_count",
     "num_workers": "worker_count",
     "nodes": "worker_count (the nodes besides the master)",
@@ -116,8 +116,8 @@ def _belongs_to_cdk(key: str) -> bool:
 
 def _did_you_mean(word: str, names: Sequence[str]) -> str:
     plain = re.sub(r"[^a-z0-9]+", "_", word[:100].lower())
-    if plain in NAMES_ELSEWHERE:
-        return f", did you mean {NAMES_ELSEWHERE[plain]}?"
+    if plain in NAMES_IN_OTHER_TOOLS:
+        return f", did you mean {NAMES_IN_OTHER_TOOLS[plain]}?"
     close = difflib.get_close_matches(plain, names, n=1, cutoff=0.5)
     return f", did you mean {close[0]}?" if close else f": docs/reference/settings.md lists all {len(names)}"
 
@@ -141,7 +141,7 @@ def parse_cidr(name: str, text: str) -> ipaddress.IPv4Network:
     return block
 
 
-def duration(text: str) -> timedelta | None:
+def parse_duration(text: str) -> timedelta | None:
     """Parse a length of time like 90m, 8h or 2d; None if it is invalid."""
     match = _DURATION.fullmatch(text)
     return int(match["count"]) * _UNITS[match["unit"]] if match else None

@@ -138,14 +138,14 @@ class SecretsSettings(Settings):
     @property
     def secret_parameters(self) -> tuple[str, ...]:
         """Return the names of the parameters."""
-        return tuple(self._found("parameter"))
+        return tuple(self._references("parameter"))
 
     @property
     def managed_secrets(self) -> tuple[str, ...]:
         """Return the names and ARNs of Secrets Manager's secrets."""
-        return tuple(self._found("secret"))
+        return tuple(self._references("secret"))
 
-    def _found(self, group: str) -> Iterator[str]:
+    def _references(self, group: str) -> Iterator[str]:
         for text in self.secrets:
             match = _SECRET_REFERENCE.fullmatch(text)
             if match is not None and match[group]:

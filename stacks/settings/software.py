@@ -12,7 +12,7 @@ from bootstrap.contract import SETUP_REQUIREMENTS, SETUP_SCRIPT
 from stacks.catalog import instance_types
 from stacks.settings.base import Settings, SettingsError, require, shown
 from stacks.settings.nodes import CapacitySettings
-from stacks.settings.parsing import PARSER, duration
+from stacks.settings.parsing import PARSER, parse_duration
 
 FRAMEWORKS: Final = ("mxnet", "horovod")
 """Values of the setting ``frameworks``; ``horovod`` includes ``mxnet``."""
@@ -60,7 +60,7 @@ class SetupSettings(Settings):
         """Read the files, so that a missing one is found before anything is created."""
         super().check()
         self.setup_files()
-        time = duration(self.setup_timeout)
+        time = parse_duration(self.setup_timeout)
         in_range = time is not None and time <= _MAX_TIMEOUT
         require(in_range, "setup_timeout", self.setup_timeout, "a time like 15m or 2h, at most 6h")
 
@@ -77,7 +77,7 @@ class SetupSettings(Settings):
     @property
     def setup_timeout_s(self) -> int | None:
         """Return the seconds that a node has for its setup; None if there is none."""
-        time = duration(self.setup_timeout)
+        time = parse_duration(self.setup_timeout)
         return int(time.total_seconds()) if time and (self.setup or self.requirements) else None
 
     def setup_files(self) -> dict[str, bytes]:

@@ -42,7 +42,7 @@ class SharedStorage(Construct):
         self.file_system = None if file_system_id else self._file_system(kms_key)
         """The file system created here, or None."""
         self.file_system_id = self.file_system.ref if self.file_system else str(file_system_id)
-        group = self._group(vpc, nodes)
+        group = self._create_group(vpc, nodes)
         # EFS accepts one per zone, at no cost, so nodes that move to another zone find theirs there.
         for subnet in subnets:
             efs.CfnMountTarget(
@@ -77,7 +77,7 @@ class SharedStorage(Construct):
         file_system.apply_removal_policy(cdk.RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE)
         return file_system
 
-    def _group(self, vpc: ec2.IVpc, nodes: SecurityGroups) -> ec2.SecurityGroup:
+    def _create_group(self, vpc: ec2.IVpc, nodes: SecurityGroups) -> ec2.SecurityGroup:
         """Admit NFS from the nodes' groups, and nothing else."""
         group = ec2.SecurityGroup(
             self, "Access", vpc=vpc, description="NFS from the nodes of the cluster", allow_all_outbound=False

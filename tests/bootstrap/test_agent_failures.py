@@ -58,11 +58,11 @@ def test_failure_signal_names_what_is_missing(
     ("broken", "reason"),
     [
         ("bootstrap.agent.create_cluster_session", "credentials-EIO"),
-        ("bootstrap.agent.ensure_own_record", "host-key-EIO"),
+        ("bootstrap.agent.build_own_record", "host-key-EIO"),
         ("bootstrap.agent.NodeRecordWriter.publish", "table-EIO"),
         ("bootstrap.cluster.table.Table.read_stored", "table-EIO"),
         ("bootstrap.cluster.coordinator.describe_groups", "groups-EIO"),
-        ("bootstrap.agent.node_file_writer", "files-EIO"),
+        ("bootstrap.agent.create_node_file_writer", "files-EIO"),
         ("bootstrap.aws.elastic_ip.ElasticIp.associate", "address-EIO"),
         ("bootstrap.agent.MxnetEnvironmentMonitor.check", "mxnet-environment-EIO"),
         ("bootstrap.health.checks.HealthChecks.check_before_ready", "checks-EIO"),

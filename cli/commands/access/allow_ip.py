@@ -15,7 +15,7 @@ from cli.output import json_option, print_json, print_table
 from cli.shared_options import Selection
 from cli.ssh.expired_addresses import name_expired
 from stacks.settings.base import SettingsError, require
-from stacks.settings.parsing import duration, format_utc, parse_cidr
+from stacks.settings.parsing import format_utc, parse_cidr, parse_duration
 from stacks.settings.security import WIDEST_SSH_PREFIX
 
 COLUMNS = ("CIDR", "UNTIL")
@@ -83,7 +83,7 @@ def _checked(cidr: str | None, *, me: bool, time: str | None, remove: bool) -> t
         _check_block(cidr, remove=remove)
     if time is None:
         return None
-    opening_time = duration(time)
+    opening_time = parse_duration(time)
     if opening_time is None:
         raise UsageError(f"--for must be like 90m, 8h or 2d, got {time[:60]!r}")
     return opening_time

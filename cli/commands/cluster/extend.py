@@ -18,7 +18,7 @@ from cli.output import json_option, print_json
 from cli.shared_options import Selection, invocation
 from cli.sizes.groups import read_groups, require_settled
 from stacks.settings.lifetime import DELETE, DELETE_AFTER
-from stacks.settings.parsing import duration, format_utc
+from stacks.settings.parsing import format_utc, parse_duration
 
 SETTING: Final = "expires"
 DEPLOY_TIME: Final = timedelta(minutes=10)
@@ -87,7 +87,7 @@ def _paused(clients: Clients, cluster: Cluster) -> set[NodeType]:
 
 def parse_time(text: str) -> timedelta:
     """Parse a length of time. Raises UsageError."""
-    time = duration(text)
+    time = parse_duration(text)
     if time is None:
         raise UsageError(f"TIME must be like 90m, 8h or 2d, got {text[:60]!r}")
     return time

@@ -164,7 +164,7 @@ class Reader:
         """Return the read units of the pass that is due now, if one is."""
         if now < self._next:
             return 0.0
-        wait = self._turn.seconds_until_turn(MAX_CLUSTER_NODES, now=now) if generation != self.generation else None
+        wait = self._turn.seconds_until_read(MAX_CLUSTER_NODES, now=now) if generation != self.generation else None
         self._next = now + min(self._every_s, max(1.0, wait or self._every_s)) * self._dice.uniform(0.75, 1.25)
         if wait != 0.0:
             return 0.5
@@ -204,7 +204,7 @@ def test_startup_of_largest_cluster_stays_within_table_limit() -> None:
 def test_small_clusters_read_a_change_at_once() -> None:
     assert [read_round_seconds(nodes) for nodes in (1, 64, 180)] == [0.0, 0.0, 0.0]
     turn = ReadTurn(lambda: 1.0)
-    assert turn.seconds_until_turn(64, now=5.0) == 0.0
+    assert turn.seconds_until_read(64, now=5.0) == 0.0
 
 
 def test_member_row_fits_budgeted_bytes() -> None:

@@ -14,7 +14,7 @@ def test_hosts_lines_are_ordered_by_index() -> None:
 
 
 def test_node_may_have_a_further_name() -> None:
-    lines = hosts_lines(MEMBERS, also={MEMBERS[0].node_index: "ip-10-0-0-4"}).splitlines()
+    lines = hosts_lines(MEMBERS, extra_names={MEMBERS[0].node_index: "ip-10-0-0-4"}).splitlines()
     assert [line.endswith(" ip-10-0-0-4") for line in lines].count(True) == 1
     assert next(line for line in lines if line.endswith("ip-10-0-0-4")).startswith(f"{MEMBERS[0].address} ")
 

@@ -94,7 +94,8 @@ def test_service_requests_the_archive_of_its_cluster(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(environment_service, "connect", lambda _region: SimpleNamespace(s3=None))
     monkeypatch.setattr(environment_service, "Archive", lambda _s3, *, bucket, key: asked.append(f"{bucket}/{key}"))
     for name in ("one", "two"):
-        environment_service._dependencies(node_config(cluster_name=name, bucket="shared"), tmp_path).archive(RECIPE)
+        config = node_config(cluster_name=name, bucket="shared")
+        environment_service._create_dependencies(config, tmp_path).archive(RECIPE)
     assert asked == [f"shared/{RECIPE.object_key(name)}" for name in ("one", "two")]
 
 

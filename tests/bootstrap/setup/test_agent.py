@@ -1,5 +1,6 @@
 """Test that a node joins the cluster once its setup has succeeded; if it failed, the node is visible but idle."""
 
+from bootstrap.cluster.poll_interval import RECONCILE_INTERVAL_S
 from bootstrap.contract import WORKERS_FILE
 from bootstrap.setup.progress import SetupProgress, write_progress
 from tests.bootstrap.simulated_cluster import SimulatedCluster
@@ -86,4 +87,5 @@ def test_rebooted_member_keeps_its_index_during_setup(cluster: SimulatedCluster)
     again = cluster.boot_node("master", settings=SETTINGS)
     for _ in range(3):
         again.agent.run_pass()
+        cluster.clock.now += RECONCILE_INTERVAL_S
     assert setups(cluster) == {1: DONE}

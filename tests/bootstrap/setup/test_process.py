@@ -74,7 +74,7 @@ def test_timeout_kills_the_process_group(
     run: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # SIGTERM is ignored, so SIGKILL must follow.
-    monkeypatch.setattr("bootstrap.setup.process.END_S", 0.3)
+    monkeypatch.setattr("bootstrap.setup.process.KILL_AFTER_S", 0.3)
     hang = "trap '' TERM; (trap '' TERM; sleep 600) & echo $! > child; echo $$ > parent; echo waiting; wait; sleep 600"
     with pytest.raises(SetupError, match="exceeded its deadline and was killed"):
         run(hang, until="waiting")

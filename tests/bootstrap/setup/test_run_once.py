@@ -13,7 +13,7 @@ from bootstrap.contract import SETUP_MARKER_FILE, WORKER, NodeType
 from bootstrap.errors import SetupError
 from bootstrap.files.paths import under_root
 from bootstrap.setup.archive import SetupSource
-from bootstrap.setup.progress import SetupMonitor
+from bootstrap.setup.progress import SetupProgress, read_progress
 from bootstrap.setup.run_once import RETRY_S, SETUP_DIR, SetupDependencies, run_setup_once
 from stacks.nodes.bundle import zip_files
 from tests.bootstrap.simulated_node import Clock
@@ -36,7 +36,7 @@ class Node:
 
     def run_setup(
         self, files: dict[str, bytes], *, sha256: str | None = None, node_type: NodeType = WORKER
-    ) -> SetupMonitor:
+    ) -> SetupProgress:
         content = zip_files(files)
         source = SetupSource(
             url="s3://assets/a/b.zip", sha256=sha256 or hashlib.sha256(content).hexdigest(), timeout_s=60.0
@@ -60,7 +60,7 @@ class Node:
             sleep=self._sleep,
         )
         run_setup_once(source, node_type=node_type, dependencies=dependencies)
-        return SetupMonitor(self.root, sha256=source.sha256)
+        return read_progress(self.root, sha256=source.sha256)
 
     def _run(self, command: list[str], *, cwd: Path, deadline: float) -> None:
         assert deadline <= self.clock.now + 60.0
@@ -81,11 +81,11 @@ def node(tmp_path: Path) -> Node:
 
 
 def test_setup_script_runs_before_the_requirements(node: Node) -> None:
-    monitor = node.run_setup(BOTH)
+    progress = node.run_setup(BOTH)
     pip = ["python", "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
     assert node.ran == [["setup.sh"], [*pip, "--requirement", "requirements.txt"]]
-    outcome = monitor.outcome or ""
-    assert (outcome.partition(":")[0], len(outcome), monitor.is_done, monitor.failure) == ("done", 17, True, None)
+    outcome = progress.outcome
+    assert (outcome.partition(":")[0], len(outcome), progress.is_done, progress.failure) == ("done", 17, True, None)
 
 
 def test_setup_runs_once_per_content(node: Node) -> None:
@@ -117,13 +117,14 @@ def test_marker_of_an_older_release_is_valid_on_its_own_node(node: Node) -> None
 
 def test_failed_or_interrupted_setup_runs_again_at_boot(node: Node) -> None:
     node.fails = SetupError("E: no package foo", "setup.sh ended with exit code 1")
-    monitor = node.run_setup(BOTH)
-    assert (monitor.failure, monitor.is_done, len(node.ran)) == ("E: no package foo", False, 1)
-    assert (monitor.outcome or "").startswith("failed:")
+    failed = node.run_setup(BOTH)
+    assert (failed.failure, failed.is_done, len(node.ran)) == ("E: no package foo", False, 1)
+    assert failed.outcome.startswith("failed:")
     node.fails = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         node.run_setup(BOTH)
-    assert (monitor.outcome, monitor.is_done, monitor.failure) == (None, False, None)
+    interrupted = read_progress(node.root, sha256=failed.sha256)
+    assert (interrupted.is_running, interrupted.outcome, interrupted.failure) == (True, "", None)
     node.fails = None
     assert node.run_setup(BOTH).is_done
 
@@ -147,18 +148,17 @@ def test_program_runs_at_most_twice_and_within_the_deadline(node: Node) -> None:
 
 
 def test_output_is_logged_before_the_failure_is_reported(node: Node) -> None:
-    monitor: SetupMonitor | None = None
+    sha256 = hashlib.sha256(zip_files(BOTH)).hexdigest()
     node.fails = SetupError("no", "no")
 
     class Flushes(list[str]):
         def append(self, word: str) -> None:
-            failures.append(monitor.failure if monitor else None)
+            failures.append(read_progress(node.root, sha256=sha256).failure)
 
     failures: list[str | None] = []
     node.order = Flushes()
-    monitor = SetupMonitor(node.root, sha256=hashlib.sha256(zip_files(BOTH)).hexdigest())
-    node.run_setup(BOTH)
-    assert (failures, monitor.failure) == ([None], "no")
+    progress = node.run_setup(BOTH)
+    assert (failures, progress.failure) == ([None], "no")
 
 
 def test_full_disk_is_a_failure_of_one_line(node: Node) -> None:
@@ -170,8 +170,7 @@ def test_fetching_the_archive_is_retried_until_the_deadline(node: Node) -> None:
     node.offline_until = node.clock.now + 10.0
     assert node.run_setup(BOTH).is_done
     node.offline_until = node.clock.now + 1000.0
-    monitor = node.run_setup({"setup.sh": b"#!/bin/sh\n# other\n"})
-    assert monitor.failure == "cannot fetch it from S3"
+    assert node.run_setup({"setup.sh": b"#!/bin/sh\n# other\n"}).failure == "cannot fetch it from S3"
     assert len(node.ran) == 2
 
 
@@ -193,4 +192,4 @@ def test_setup_without_pytorchs_python_reports_its_path(node: Node) -> None:
         root=node.root, read=lambda *_: content, run=lambda *_, **__: None, flush=lambda: None, python="/none/python"
     )
     run_setup_once(source, node_type=WORKER, dependencies=dependencies)
-    assert SetupMonitor(node.root, sha256=source.sha256).failure == "no /none/python"
+    assert read_progress(node.root, sha256=source.sha256).failure == "no /none/python"
