@@ -181,7 +181,7 @@ class Agent:
     def _signal_if_ready(self, cluster: ClusterSession) -> None:
         """Signal success once the MXNet environment is ready, enough peers are present and the health checks pass."""
         with self._failures.step(Step.ADDRESS):
-            self._associate_address(cluster)
+            self._associate_elastic_ip(cluster)
         with self._failures.step(Step.MXNET_ENVIRONMENT):
             is_mxnet_ready = self._mxnet_environment.check()
         if not self._membership.has_at_least(self._config.min_nodes):
@@ -197,9 +197,9 @@ class Agent:
                 cluster.stack_signal.send_success()
             self._phases.log_end("signal")
 
-    def _associate_address(self, cluster: ClusterSession) -> None:
-        if cluster.address is not None:
-            cluster.address.associate(self._notice.public_address)
+    def _associate_elastic_ip(self, cluster: ClusterSession) -> None:
+        if cluster.elastic_ip is not None:
+            cluster.elastic_ip.associate(self._notice.public_address)
 
     def _run_side_tasks(self, cluster: ClusterSession) -> None:
         """Drain, check the health, keep the Elastic IP and handle pauses, even after a failed pass."""
@@ -212,7 +212,7 @@ class Agent:
             # Users log in to a master whose setup has failed, although the workers file omits it.
             member = self._membership.member(cluster.identity.instance_id)
             if member is not None and (not member.draining or member.has_failed_setup):
-                tasks.append(lambda: self._associate_address(cluster))
+                tasks.append(lambda: self._associate_elastic_ip(cluster))
         for task in (*tasks, lambda: self._pauses.step(cluster, self._membership)):
             _attempt_and_log(task)
 

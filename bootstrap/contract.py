@@ -104,14 +104,14 @@ MARKER_END: Final = "# END deeplearning-cdk"
 
 # ---- host names ----
 MASTER_HOST: Final = "deeplearning-master"
-WORKER_HOST_PREFIX: Final = "deeplearning-worker"
+NODE_HOST_PREFIX: Final = "deeplearning-worker"
 MASTER_INDEX: Final = 1
 FIRST_WORKER_INDEX: Final = 2
 
 
 def worker_host(node_index: int) -> str:
     """Return the host name of a node with an index, `MASTER_INDEX` for the master."""
-    return f"{WORKER_HOST_PREFIX}{node_index}"
+    return f"{NODE_HOST_PREFIX}{node_index}"
 
 
 # ---- variables that other packages read; bootstrap/files/environment.py defines all of them ----

@@ -72,7 +72,7 @@ class ClusterSession:
     termination: TerminationHandler
     coordinator: Coordinator | None
     """On the master only."""
-    address: ElasticIp | None
+    elastic_ip: ElasticIp | None
     """On the master only, if the cluster has an Elastic IP."""
 
 
@@ -113,7 +113,7 @@ def create_cluster_session(
         )
         if is_master
         else None,
-        address=ElasticIp(
+        elastic_ip=ElasticIp(
             clients.ec2,
             address=config.address,
             allocation_id=config.address_allocation,

@@ -59,7 +59,7 @@ def forbid_changes(scope: Construct, props: ClusterProps, *, zone: str | None) -
         scope,
         IMMUTABLE_ZONE,
         name="availability_zone",
-        value=(zone or UNPINNED_ZONE) if props.is_placed else NO_ZONE,
+        value=(zone or UNPINNED_ZONE) if props.has_zone else NO_ZONE,
         reason=_MOVED_BY_UP if props.zones else _REPLACES_NETWORK,
     )
     ImmutableSetting(

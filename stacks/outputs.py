@@ -47,7 +47,7 @@ def _outputs(cluster: "DeepLearningCluster") -> dict[str, str]:
         contract.LOG_GROUP_OUTPUT: cluster.log_group.log_group_name,
         contract.BUCKET_OUTPUT: cluster.bucket.bucket_name,
         contract.LOGIN_USER_OUTPUT: LOGIN_USER,
-        contract.NETWORKS_OUTPUT: cluster.network.node_cidrs,
+        contract.NETWORKS_OUTPUT: ",".join(cluster.network.node_cidrs),
         contract.PRICE_OUTPUT: cluster.price_summary,
         contract.RELEASE_OUTPUT: contract.release_name(cluster.bundle.source.sha256),
         **_allow_list_output(cluster),

@@ -12,7 +12,7 @@ from cli.sizes.groups import read_groups, sizes_by_node_type
 
 def check_sizes(target: PreflightTarget) -> Iterator[Finding]:
     """Report the change of the groups' sizes; an undeployed cluster has none."""
-    if not target.props.is_placed:
+    if not target.props.has_zone:
         yield ok("sizes", "cdk deploy starts no node: dlcluster up does, in a zone with capacity for all")
         return
     if not is_deployed(target):

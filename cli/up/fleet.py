@@ -80,7 +80,7 @@ class Fleet:
             where = f"the groups of {name} are in {' and '.join(sorted(launch_zones))}, not in {zone}"
             raise ClusterError(f"{where}: run dlcluster up again")
         attempt = find_attempt(groups, self.declared)
-        if attempt is None or not self.continues(attempt, groups):
+        if attempt is None or not self.can_continue(attempt, groups):
             recorded = recorded_attempt(groups)
             if recorded is None and instance_ids(groups):
                 raise ClusterError(
@@ -115,7 +115,7 @@ class Fleet:
             zone=zone, launched={node_type: self.declared[node_type].desired_capacity for node_type in NODE_TYPES}
         )
 
-    def continues(self, attempt: ZoneAttempt, groups: GroupStates) -> bool:
+    def can_continue(self, attempt: ZoneAttempt, groups: GroupStates) -> bool:
         """Return True if the attempt can continue: groups and nodes are in its zone, and AWS knows its tokens.
 
         A deploy in between may have moved the groups away from their nodes.

@@ -7,7 +7,7 @@ from cli.errors import ClusterError
 from cli.sizes.groups import GroupStates, instance_ids, is_paused, list_zones, read_groups, sizes_by_node_type
 from cli.up.attempt import find_attempt, recorded_attempt
 from cli.up.fleet import Fleet
-from cli.up.zone_deployer import ZoneDeployer, has_groups, is_placed, zone_parameters
+from cli.up.zone_deployer import ZoneDeployer, has_zone, is_created, zone_parameters
 
 
 class OtherSizesError(ClusterError):
@@ -29,11 +29,11 @@ class ResumePoint:
 def recover(deployer: ZoneDeployer, declared: ClusterSizes) -> ResumePoint:
     """Return where to continue; terminate the nodes of an attempt that cannot go on. Raises ClusterError."""
     stack = deployer.wait_for_settled_stack()
-    if stack is None or not has_groups(stack):
+    if stack is None or not is_created(stack):
         return ResumePoint()
     fleet = Fleet.of_stack(deployer, declared)
     groups = fleet.read()
-    if is_placed(stack):
+    if has_zone(stack):
         zone = next(iter(zone_parameters(stack).values()), "")
         if sizes_by_node_type(groups) == declared:
             return ResumePoint(zone=zone, is_complete=True, is_declared=True)
@@ -57,7 +57,7 @@ def recover(deployer: ZoneDeployer, declared: ClusterSizes) -> ResumePoint:
 def running_zone(deployer: ZoneDeployer, declared: ClusterSizes) -> str:
     """Return the zone in which every node was started earlier; empty if work remains. Raises ClusterError."""
     stack = deployer.wait_for_settled_stack()
-    if stack is None or not has_groups(stack) or not is_placed(stack):
+    if stack is None or not is_created(stack) or not has_zone(stack):
         return ""
     groups = read_groups(deployer.clients.autoscaling, deployer.name)
     return next(iter(zone_parameters(stack).values()), "") if sizes_by_node_type(groups) == declared else ""
@@ -67,8 +67,9 @@ def _unfinished(deployer: ZoneDeployer, fleet: Fleet, groups: GroupStates) -> Re
     """Return the attempt that can be continued, or the complete fleet that lacks only the deploy that declares it."""
     attempt = find_attempt(groups, fleet.declared)
     if attempt is not None:
-        can_continue = attempt.zone in deployer.zones and fleet.continues(attempt, groups)
-        return ResumePoint(zone=attempt.zone) if can_continue else None
+        if attempt.zone in deployer.zones and fleet.can_continue(attempt, groups):
+            return ResumePoint(zone=attempt.zone)
+        return None
     zones = list_zones(groups)
     if sizes_by_node_type(groups) == fleet.declared and len(zones) == 1 and zones <= {*deployer.zones}:
         return ResumePoint(zone=next(iter(zones)), is_complete=True)

@@ -69,7 +69,7 @@ class ZoneDeployer:
         Deploy with it first in ``zones``, because the template places them in the first candidate until a zone is
         pinned.
         """
-        if has_groups(describe_stack(self.clients.cloudformation, self.name)):
+        if is_created(describe_stack(self.clients.cloudformation, self.name)):
             self.lock.acquire_or_renew()
             groups = read_groups(self.clients.autoscaling, self.name)
             if instance_ids(groups) or not is_paused(groups):
@@ -106,8 +106,8 @@ class ZoneDeployer:
             )
 
 
-def has_groups(stack: "StackTypeDef | None") -> bool:
-    """Return True if the stack was created completely."""
+def is_created(stack: "StackTypeDef | None") -> bool:
+    """Return True if the stack was created; one whose creation fails has no outputs."""
     return stack is not None and CLUSTER_NAME_OUTPUT in {output.get("OutputKey") for output in stack.get("Outputs", [])}
 
 
@@ -118,6 +118,6 @@ def zone_parameters(stack: "StackTypeDef | None") -> dict[str, str]:
     return {key: value for key, value in values.items() if f"{IMMUTABLE_ZONE}CreatedWith" in key}
 
 
-def is_placed(stack: "StackTypeDef") -> bool:
-    """Return True if the deployed template declares the nodes' zone."""
+def has_zone(stack: "StackTypeDef") -> bool:
+    """Return True if the deployed template names the zone of the nodes."""
     return NO_ZONE not in zone_parameters(stack).values()

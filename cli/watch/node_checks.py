@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bootstrap.contract import AGENT_SERVICE, WORKER_HOST_PREFIX
+from bootstrap.contract import AGENT_SERVICE, NODE_HOST_PREFIX
 from cli.ssh.config import WATCH_CONNECT_TIMEOUT_S
 from cli.ssh.master_connection import MasterConnection
 
@@ -79,7 +79,7 @@ def checks_command(node_indexes: Iterable[int]) -> str:
         f'answer=$(timeout {NODE_TIMEOUT_S} {_SSH} "$0$1" "$2" 2>/dev/null) || answer="no answer"; '
         'printf "%s\\n" "$answer" | sed "s/^/$1 /"'
     )
-    command = ["xargs", "-P", str(AT_ONCE), "-I", "{}", "sh", "-c", ask, WORKER_HOST_PREFIX, "{}", _PROBE]
+    command = ["xargs", "-P", str(AT_ONCE), "-I", "{}", "sh", "-c", ask, NODE_HOST_PREFIX, "{}", _PROBE]
     return f"printf '%s\\n' {' '.join(map(str, node_indexes))} | {shlex.join(command)}"
 
 

@@ -68,7 +68,8 @@ class Snapshot:
 
 def _job_line(job: Job, now: datetime) -> str:
     row = job.row(now)
-    return f"job {row.id} {row.state} ({row.duration}) on {row.nodes} nodes: {row.command}"
+    nodes = "1 node" if row.nodes == "1" else f"{row.nodes} nodes"
+    return f"job {row.id} {row.state} ({row.duration}) on {nodes}: {row.command}"
 
 
 class Watcher:

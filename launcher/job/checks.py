@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 
-from bootstrap.contract import SETUP_HASH_LENGTH, SETUP_RUNNING, WORKER_HOST_PREFIX
+from bootstrap.contract import NODE_HOST_PREFIX, SETUP_HASH_LENGTH, SETUP_RUNNING
 from launcher.errors import BusyError, LaunchError, RefusedError, UsageError
 from launcher.frameworks import LAUNCHED_BY_MPI
 from launcher.hosts.hostfile import Host, first_and_others, merge_errors
@@ -68,8 +68,8 @@ def check_setup(setup_states: Sequence[tuple[Host, str]]) -> None:
 def check_first_host(job: JobSpec, connections: Sequence[RunnerConnection]) -> None:
     """Raise UsageError if mpirun would run on a node without a key for the others."""
     first = connections[0]
-    is_remote_worker = first.host.name.startswith(WORKER_HOST_PREFIX) and not first.is_local
-    if job.framework == LAUNCHED_BY_MPI and len(connections) > 1 and is_remote_worker:
+    is_remote_node = first.host.name.startswith(NODE_HOST_PREFIX) and not first.is_local
+    if job.framework == LAUNCHED_BY_MPI and len(connections) > 1 and is_remote_node:
         raise UsageError(
             f"--launcher mpi needs this machine as the first host, as only the master has the cluster's key, "
             f"got {first.host}"

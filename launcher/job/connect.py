@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bootstrap.contract import CLUSTER_KEY_FILE, NODE_CONFIG_FILE, WORKER_HOST_PREFIX
+from bootstrap.contract import CLUSTER_KEY_FILE, NODE_CONFIG_FILE, NODE_HOST_PREFIX
 from launcher.errors import ErrorKind, LaunchError, NodeError, UnreachableError
 from launcher.hosts.addresses import address_for_peers, check_reachable, is_own_address, resolve_address
 from launcher.hosts.hostfile import LOCAL_HOST, Host, merge_errors
@@ -60,8 +60,8 @@ def is_permanent(error: BaseException) -> bool:
     """Return True if a retry is useless."""
     if not isinstance(error, NodeError):
         return False
-    is_worker = error.host.startswith(WORKER_HOST_PREFIX)
-    return error.kind in (PERMANENT_ERRORS - KEY_ERRORS if is_worker else PERMANENT_ERRORS)
+    is_cluster_node = error.host.startswith(NODE_HOST_PREFIX)
+    return error.kind in (PERMANENT_ERRORS - KEY_ERRORS if is_cluster_node else PERMANENT_ERRORS)
 
 
 def with_advice(error: BaseException) -> BaseException:
@@ -73,14 +73,14 @@ def with_advice(error: BaseException) -> BaseException:
 
 def _advice(error: NodeError) -> str:
     """Return the advice to add to the error's message; empty if there is none."""
-    is_worker = error.host.startswith(WORKER_HOST_PREFIX)
+    is_cluster_node = error.host.startswith(NODE_HOST_PREFIX)
     # Hosts files that were written for MXNet's tools/launch.py contain localhost.
     if error.kind == ErrorKind.UNKNOWN_HOST_KEY and error.host.partition(":")[0] == LOCAL_HOST:
         return f" No key is known for that name: use its host name instead, for example {socket.gethostname()}"
-    if error.kind == ErrorKind.LOGIN_DENIED and is_worker and lacks_cluster_key():
+    if error.kind == ErrorKind.LOGIN_DENIED and is_cluster_node and lacks_cluster_key():
         return " Only the master has the cluster's key: run launch there"
     # CLUSTER_OPTIONS disables some key exchanges.
-    return KEX_ADVICE if error.kind == ErrorKind.NO_KEY_EXCHANGE and is_worker else ""
+    return KEX_ADVICE if error.kind == ErrorKind.NO_KEY_EXCHANGE and is_cluster_node else ""
 
 
 async def connect_all(

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bootstrap.contract import MASTER_HOST, MASTER_INDEX, NODE_STATE_FILE, WORKER_HOST_PREFIX, worker_host
+from bootstrap.contract import MASTER_HOST, MASTER_INDEX, NODE_HOST_PREFIX, NODE_STATE_FILE, worker_host
 from launcher.hosts.hostfile import Host
 from launcher.job.failure import NODE_LOST_EXIT_CODE, Failure, FailureCause, set_first_failure
 from launcher.output.notes import note
@@ -92,7 +92,7 @@ def node_loss_failure(hosts: Mapping[Host, str | None], view: ClusterView) -> Fa
         reason = "this node is leaving the cluster, which ends the launcher"
         return Failure(exit_code=NODE_LOST_EXIT_CODE, reason=reason, permanent=True)
     for host, instance in hosts.items():
-        if instance is None and not host.name.startswith(WORKER_HOST_PREFIX):
+        if instance is None and not host.name.startswith(NODE_HOST_PREFIX):
             continue  # a machine outside the cluster
         if not view.has(instance):
             if instance in view.draining_instances:

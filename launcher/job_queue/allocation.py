@@ -74,9 +74,9 @@ def select_nodes(job: JobSpec, job_id: str, *, jobs_dir: Path) -> JobSpec:
             "--force starts anyway)"
         )
     if job.has_gpus and (blocking := conflicting_jobs(own_record, local)):
-        detail = f"{name_job(blocking[0])} has them"
+        detail = f"in use by {name_job(blocking[0])}"
         advice = "--wait queues the job, --force starts anyway"
-        raise BusyError(f"nothing started: GPUs are in use ({advice}): {detail}", detail=detail)
+        raise BusyError(f"nothing started: GPUs are {detail} ({advice})", detail=detail)
     return job
 
 

@@ -107,7 +107,7 @@ class Turn:
             job = select_free_nodes(job, record, others, in_use=self._busy_nodes, min_nodes=min_nodes)
         record = with_allocation(record, job)
         blocking = conflicting_jobs(record, others) if self._policy.exclusive else []
-        reasons = [f"{name_job(blocking[0])} has them"] if blocking else []
+        reasons = [f"in use by {name_job(blocking[0])}"] if blocking else []
         reasons += [f"after {name_job(ahead[-1])}"] if ahead else []
         reasons += filter(None, (unready_reason, self._delay_reason, self._describe_use(job)))
         return TurnCheck(job=job, position=len(ahead) + 1, blocked_by=next(iter(reasons), None))

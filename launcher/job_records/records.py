@@ -38,7 +38,7 @@ class JobState(str, enum.Enum):
     """State of a job; all names but WAITING are TorchX's (torchx.specs.AppState)."""
 
     PENDING = "PENDING"
-    """The launcher is connecting to its nodes."""
+    """The job is submitted; its launcher has not connected to its nodes yet."""
     RUNNING = "RUNNING"
     WAITING = "WAITING"
     """The job has no nodes yet: its launcher is in the queue; or the job is durable and no launcher runs it, for

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from bootstrap.contract import CLUSTER_KEY_FILE, WORKER_HOST_PREFIX
+from bootstrap.contract import CLUSTER_KEY_FILE, NODE_HOST_PREFIX
 from launcher.errors import ErrorKind
 from launcher.hosts.hostfile import Host
 
@@ -89,7 +89,7 @@ def _options(host: Host) -> dict[str, str]:
     A job must not depend on a person's agent, which may be gone tomorrow or offer more keys than sshd accepts.
     """
     options = OPTIONS if host.port is None else {**OPTIONS, "Port": str(host.port)}
-    if not host.name.startswith(WORKER_HOST_PREFIX):
+    if not host.name.startswith(NODE_HOST_PREFIX):
         return options
     if os.access(CLUSTER_KEY_FILE, os.R_OK):
         options = {**options, "IdentityFile": CLUSTER_KEY_FILE, "IdentitiesOnly": "yes"}

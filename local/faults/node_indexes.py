@@ -5,14 +5,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from bootstrap.contract import CLUSTER_TAG, MASTER_HOST, MASTER_INDEX, WORKER_HOST_PREFIX, worker_host
+from bootstrap.contract import CLUSTER_TAG, MASTER_HOST, MASTER_INDEX, NODE_HOST_PREFIX, worker_host
 from local.errors import LocalError, UsageError
 from local.faults.clients import client
 from local.faults.node_handle import all_nodes
 
 NodeState = Mapping[str, Any]
 _INSTANCE: Final = re.compile(r"i-[0-9a-f]+")
-_ALIAS: Final = re.compile(rf"(?:{WORKER_HOST_PREFIX}|worker)([1-9][0-9]*)")
+_ALIAS: Final = re.compile(rf"(?:{NODE_HOST_PREFIX}|worker)([1-9][0-9]*)")
 
 
 def index_of_alias(name: str) -> int:

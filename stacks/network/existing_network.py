@@ -51,8 +51,8 @@ class ExistingNetwork(Construct):
         super().__init__(scope, construct_id)
         master, worker = subnets.master, subnets.worker
         self.vpc = ec2.Vpc.from_vpc_attributes(self, "Vpc", vpc_id=worker.vpc_id, availability_zones=[worker.zone])
-        self.node_cidrs = ",".join(dict.fromkeys((master.cidr, worker.cidr)))
-        """Blocks that contain every node's address, separated by commas."""
+        self.node_cidrs = tuple(dict.fromkeys((master.cidr, worker.cidr)))
+        """Blocks that contain every node's address."""
         self.vpc_cidrs = subnets.vpc_cidrs
         self._subnets = {
             contract.MASTER: _imported(self, "MasterSubnet", master),

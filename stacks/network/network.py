@@ -64,8 +64,8 @@ class Network(Construct):
         self.public_subnet: ec2.ISubnet = self.vpc.public_subnets[zone_position]
         self.private_subnet: ec2.ISubnet = self.vpc.private_subnets[zone_position]
         self.nat_gateway = self.vpc.public_subnets[0].node.find_child("NATGateway")
-        self.node_cidrs = cidr
-        """Blocks that contain every node's address, separated by commas."""
+        self.node_cidrs = (cidr,)
+        """Blocks that contain every node's address."""
         self._tag_names(cluster_name, zones)
 
     def subnet_for(self, node_type: contract.NodeType) -> ec2.ISubnet:

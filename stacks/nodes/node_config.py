@@ -39,7 +39,7 @@ def node_config(cluster: "DeepLearningCluster", group: NodeGroup) -> NodeConfig:
         address=elastic_ip.address if elastic_ip else None,
         address_allocation=elastic_ip.allocation_id if elastic_ip else None,
         table=cluster.table.table_name,
-        networks=cluster.network.node_cidrs,
+        networks=",".join(cluster.network.node_cidrs),
         log_group=cluster.log_group.log_group_name,
         bucket=cluster.bucket.bucket_name,
         master_role_id=cluster.roles.master.role_id,

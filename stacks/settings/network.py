@@ -72,8 +72,8 @@ class NetworkSettings(CapacitySettings):
         return tuple(sorted(self.zones))
 
     @property
-    def is_placed(self) -> bool:
-        """Return False until the nodes' zone has been chosen among ``zones``."""
+    def has_zone(self) -> bool:
+        """Return True once the nodes' zone is known, which ``dlcluster up`` chooses among ``zones``."""
         return not self.zones or self.availability_zone is not None
 
     def _check_zones(self) -> None:

@@ -85,7 +85,7 @@ class ClusterProps(
 
         A later start, by ``dlcluster up`` or a Capacity Block's schedules, gives them ``fleet_sizes``.
         """
-        starts_nodes = self.is_placed and not self.uses_capacity_block
+        starts_nodes = self.has_zone and not self.uses_capacity_block
         return self.fleet_sizes if starts_nodes else dict.fromkeys(NODE_TYPES, PAUSED)
 
 

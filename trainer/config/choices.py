@@ -35,7 +35,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "weight_decay": "--wd",
     "gradient_compression": "--gc-type",
     "resolved_dtype": "--dtype",
-    "augmented": "--augment",
+    "augmentations": "--augment",
     "input_shape": "--image-shape",
 }
 """Options whose names differ from their settings."""

@@ -32,7 +32,7 @@ FIXED_ON_RESUME: Final = (
     *("dataset", "input_shape", "num_classes", "num_examples", "random_crop", "random_mirror"),
     *("resolved_dtype", "gradient_accumulation", "gradient_compression"),
     *("lr_batch_size", "warmup_epochs", "lr_factor", "lr_schedule", "lr_step_epochs", "last_batch"),
-    *("augmented", "label_smoothing"),
+    *("augmentations", "label_smoothing"),
 )
 """Settings and properties that must not change when a run resumes, because they change its result."""
 
@@ -223,7 +223,7 @@ class TrainConfig(LRSettings, TorchSettings):
             )
 
     @property
-    def augmented(self) -> tuple[str, ...]:
+    def augmentations(self) -> tuple[str, ...]:
         """Return the augmentation of training images: resized-crop, crop, mirror."""
         chosen = (*("crop",) * self.random_crop, *("mirror",) * self.random_mirror)
         encoded = DATASETS[self.dataset].encoded

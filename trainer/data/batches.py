@@ -41,11 +41,11 @@ class Augmentation:
     @classmethod
     def from_config(cls, config: TrainConfig) -> "Augmentation":
         """Return the augmentation of these settings."""
-        augmented = config.augmented
+        augmentations = config.augmentations
         return cls(
-            resized_crop="resized-crop" in augmented,
-            random_crop="crop" in augmented,
-            random_mirror="mirror" in augmented,
+            resized_crop="resized-crop" in augmentations,
+            random_crop="crop" in augmentations,
+            random_mirror="mirror" in augmentations,
             seed=config.seed,
         )
 

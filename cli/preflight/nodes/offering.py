@@ -10,7 +10,7 @@ from stacks.settings.network import first_zone, zones_context_key
 
 def check_offering(target: PreflightTarget) -> Iterator[Finding]:
     """Check that EC2 offers the type in the cluster's zone; this does not prove that capacity is free."""
-    if not target.props.is_placed:
+    if not target.props.has_zone:
         for name in target.props.node_counts:
             yield _offering_in_candidates(target, name)
         return

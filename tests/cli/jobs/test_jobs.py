@@ -83,7 +83,7 @@ def test_restarts_are_shown_beside_the_state(master: Master, capsys: pytest.Capt
 
 
 def test_queued_job_shows_its_place_and_reason(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
-    text = "2nd in the queue, for 2 nodes (job 1 of ann\x1b has them)"
+    text = "2nd in the queue, for 2 nodes (in use by job 1 of ann\x1b)"
     master.set_answer("launch list --json", json.dumps([record("WAITING", queue_position=2, waiting=text)]))
     assert main(["jobs"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"{JOB} is waiting, {text.replace(chr(27), ' ')}"

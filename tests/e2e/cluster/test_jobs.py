@@ -91,7 +91,7 @@ def test_queued_job_waits_until_another_has_ended(cluster: DeployedCluster) -> N
     waiting, hint, job = cluster.user.ssh(MASTER, "launch --detach --wait -n 1 echo two 2>&1").splitlines()
     known = status(cluster, first)
     owner = known["started_by"] or known["user"]
-    assert waiting == f"launch: waiting, 1st in the queue, for 1 node (job {first} of {owner} has them)"
+    assert waiting == f"launch: waiting, 1st in the queue, for 1 node (in use by job {first} of {owner})"
     assert hint == f"launch: follow it with: launch logs -f {job}"
     assert (status(cluster, job)["state"], status(cluster, job)["queue_position"]) == ("WAITING", 1)
     assert f"  {waiting.removeprefix('launch: ')}\n" in cluster.on(MASTER, "launch list") + "\n"

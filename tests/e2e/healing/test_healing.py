@@ -45,7 +45,7 @@ def wait_for_replacement(observer: ClusterObserver, before: Observation, node_in
     """Wait until another instance has the index and all agree; check that the others have not moved."""
     wait_until(
         lambda: Faults.current().instances(STACK).get(node_index) not in (None, before.instances[node_index]),
-        f"another with index {node_index}",
+        f"a replacement with index {node_index}",
         timeout_s=HEAL_TIMEOUT_S,
     )
     after = observer.wait_for_agreement(HEAL_TIMEOUT_S, previous=before)

@@ -121,7 +121,7 @@ def test_node_that_returns_in_time_keeps_its_ranks(cluster: LoopbackCluster, unr
 
 
 @pytest.mark.parametrize(("arriving", "waits"), [("0", False), ("1", True), (None, True)])
-def test_setup_of_a_node_that_never_launches_is_not_waited_for(
+def test_restart_waits_for_a_setup_only_while_a_node_is_arriving(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arriving: str | None, *, waits: bool
 ) -> None:
     if arriving is not None:

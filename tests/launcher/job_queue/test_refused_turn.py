@@ -15,9 +15,9 @@ from tests.launcher.example_job import JOB
 @pytest.mark.parametrize(
     ("name", "key", "shown"),
     [
-        (None, None, f"job one of {user_name()} has them"),
-        ("baseline", None, f"job one 'baseline' of {user_name()} has them"),
-        ("baseline", "anna", "job one 'baseline' of anna has them"),
+        (None, None, f"in use by job one of {user_name()}"),
+        ("baseline", None, f"in use by job one 'baseline' of {user_name()}"),
+        ("baseline", "anna", "in use by job one 'baseline' of anna"),
     ],
 )
 def test_job_on_the_nodes_is_named_with_its_own_name_and_the_key_that_started_it(

@@ -29,10 +29,7 @@ from tests.launcher.example_job import JOB
 WAITING = replace(JOB, hosts=(Host(name="a", slots=1),), queue_policy=QueuePolicy(timeout_s=60, exclusive=True))
 LIMIT_S = 60.0
 YEAR_S = 365 * 86400.0
-REFUSED = (
-    "nothing started: GPUs are in use (--wait queues the job, --force starts anyway): "
-    f"job one of {user_name()} has them"
-)
+REFUSED = f"nothing started: GPUs are in use by job one of {user_name()} (--wait queues the job, --force starts anyway)"
 
 
 class Terminal:
@@ -99,7 +96,7 @@ def test_earlier_job_waits_for_one_already_starting(begin: Begin) -> None:
         await starts.wait()
         _, queue_context = begin("earlier", start="2026-11-23T10:00:01Z")
         tasks.append(asyncio.ensure_future(allocate_and_run(WAITING, queue_context, run_on_nodes=start_earlier)))
-        while not events and "has them" not in waiting("earlier"):
+        while not events and "in use by" not in waiting("earlier"):
             await asyncio.sleep(0.01)
         may_end.set()
         await asyncio.gather(*tasks)

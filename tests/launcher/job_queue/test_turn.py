@@ -71,7 +71,7 @@ def test_jobs_start_one_after_the_other_in_the_order_of_submission(cluster: Loop
                 user = third["user"]
                 assert (third["queue_position"], third["waiting"]) == (
                     2,
-                    f"2nd in the queue, for 1 node (job {first} of {user} has them)",
+                    f"2nd in the queue, for 1 node (in use by job {first} of {user})",
                 )
                 listed = subcommand(cluster, "list").splitlines()
                 assert [text.split()[1] for text in listed if not text.startswith(" ")][1:] == [
@@ -79,7 +79,7 @@ def test_jobs_start_one_after_the_other_in_the_order_of_submission(cluster: Loop
                     "WAITING",
                     "WAITING",
                 ]
-                assert listed[3] == f"  waiting, 1st in the queue, for 2 nodes (job {first} of {user} has them)"
+                assert listed[3] == f"  waiting, 1st in the queue, for 2 nodes (in use by job {first} of {user})"
                 refused = cluster.run("-n", "1", "true")
                 assert (refused.code, refused.reason) == (
                     1,
@@ -92,7 +92,7 @@ def test_jobs_start_one_after_the_other_in_the_order_of_submission(cluster: Loop
                 assert small.stderr is not None
                 output = small.stderr.read().decode()
     assert order.read_text() == "large\nsmall\n"
-    assert output.startswith(f"launch: waiting, 2nd in the queue, for 1 node (job {first} of {user} has them)\n")
+    assert output.startswith(f"launch: waiting, 2nd in the queue, for 1 node (in use by job {first} of {user})\n")
     ended = [(job["state"], job["queue_position"], job["waiting"]) for job in jobs(cluster)[:3]]
     assert ended == [("SUCCEEDED", None, None)] * 3
 

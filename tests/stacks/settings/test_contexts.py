@@ -148,7 +148,7 @@ def test_valid_settings_reach_the_template(synthesized: dict[Path, ClusterProps]
     for path, props in synthesized.items():
         resources = json.loads(path.read_text())["Resources"].values()
         groups = [r["Properties"] for r in resources if r["Type"] == "AWS::AutoScaling::AutoScalingGroup"]
-        declared = [1, props.worker_count] if props.is_placed and not props.uses_capacity_block else [0, 0]
+        declared = [1, props.worker_count] if props.has_zone and not props.uses_capacity_block else [0, 0]
         assert sorted(int(group["DesiredCapacity"]) for group in groups) == sorted(declared)
         assert [r["Properties"]["CidrBlock"] for r in resources if r["Type"] == "AWS::EC2::VPC"] == [props.vpc_cidr]
         templates = [r["Properties"]["LaunchTemplateData"] for r in resources if "LaunchTemplate" in r["Type"]]

@@ -100,11 +100,11 @@ def test_resolved_dtype_is_the_one_that_is_measured_or_given() -> None:
 
 def test_folders_are_augmented_by_default() -> None:
     folder = TrainConfig(dataset="folder", image_shape=(3, 32, 32))
-    assert folder.augmented == ("resized-crop", "mirror")
-    assert replace(folder, augment="none").augmented == ()
-    assert replace(folder, random_crop=True).augmented == ("crop",)
-    assert TrainConfig().augmented == ()
-    assert TrainConfig(augment="standard").augmented == ("crop", "mirror")
+    assert folder.augmentations == ("resized-crop", "mirror")
+    assert replace(folder, augment="none").augmentations == ()
+    assert replace(folder, random_crop=True).augmentations == ("crop",)
+    assert TrainConfig().augmentations == ()
+    assert TrainConfig(augment="standard").augmentations == ("crop", "mirror")
 
 
 def test_every_setting_has_an_option() -> None:

@@ -41,7 +41,7 @@ def test_training_reads_the_images_of_both_files(record_paths: dict[str, Path], 
             path.with_suffix(".idx").unlink()
     options = f"--data-train {record_paths['train']} --data-val {record_paths['val']} --image-shape 3,28,28"
     config = parse(options.split())
-    assert config.augmented == ("resized-crop", "mirror")
+    assert config.augmentations == ("resized-crop", "mirror")
     data = open_data(config)
     assert (data.num_classes, len(data.train.labels), len(data.validation.labels)) == (2, 6, 6)
     images, labels = load_and_transform(
