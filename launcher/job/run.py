@@ -68,30 +68,31 @@ async def run_with_restarts(job: JobSpec, context: JobContext) -> Failure | None
     does not answer.
     """
     max_restarts = job.restart_policy.max_restarts
-    restart_count = counted_restarts = 0
+    # A preemption adds to the total, but uses up none of --max-restarts.
+    total_restarts = restarts_used = 0
     failure = await run_first_time(job, context)
-    while failure is not None and may_restart(failure, counted_restarts, max_restarts=max_restarts):
-        restart_count += 1
+    while failure is not None and may_restart(failure, restarts_used, max_restarts=max_restarts):
+        total_restarts += 1
         if failure.cause is FailureCause.PREEMPTION:
             label = "restart (not counted)"
         else:
-            counted_restarts += 1
-            label = f"restart {counted_restarts} of {max_restarts}"
-        failure = await restart_job(job, context, failure, restart_count=restart_count, label=label)
+            restarts_used += 1
+            label = f"restart {restarts_used} of {max_restarts}"
+        failure = await restart_job(job, context, failure, restart_count=total_restarts, label=label)
     # A durable job gets another attempt if a node was lost, so find out whether one was.
     if failure is not None and job.durable:
         return await wait_for_node_loss(failure, context.streams[FrameType.STDERR])
     return failure
 
 
-def may_restart(failure: Failure, counted_restarts: int, *, max_restarts: int) -> bool:
-    """Return True if the job restarts after this failure and `counted_restarts`.
+def may_restart(failure: Failure, restarts_used: int, *, max_restarts: int) -> bool:
+    """Return True if the job restarts after this failure, having used up `restarts_used` of its restarts.
 
     A preemption is not the job's fault, so its restart does not use up --max-restarts.
     """
     if failure.permanent or max_restarts == 0:
         return False
-    return failure.cause is FailureCause.PREEMPTION or counted_restarts < max_restarts
+    return failure.cause is FailureCause.PREEMPTION or restarts_used < max_restarts
 
 
 async def run_first_time(job: JobSpec, context: JobContext) -> Failure | None:
