@@ -15,7 +15,7 @@ from bootstrap.aws.imds import Identity
 from bootstrap.aws.log_shipping import LogShipper
 from bootstrap.aws.signals import SIGNALED_FILE, StackSignal
 from bootstrap.cluster.coordinator import Coordinator
-from bootstrap.cluster.follower import Follower, ReadTurn
+from bootstrap.cluster.follower import Follower, ReadSlot
 from bootstrap.cluster.records import NodeRecord
 from bootstrap.cluster.table import Table
 from bootstrap.cluster.termination_notice import TerminationHandler, TerminationNotice
@@ -87,7 +87,7 @@ def create_cluster_session(
     return ClusterSession(
         identity=identity,
         table=table,
-        follower=Follower(table, turn=ReadTurn(dependencies.random), monotonic=dependencies.monotonic),
+        follower=Follower(table, read_slot=ReadSlot(dependencies.random), monotonic=dependencies.monotonic),
         stack_signal=StackSignal(
             clients.cloudformation,
             target=config.signal_target,

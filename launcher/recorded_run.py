@@ -9,7 +9,7 @@ from launcher.errors import BusyError, LaunchError
 from launcher.job.failure import Failure, FailureCause
 from launcher.job.run import JobContext, run_with_restarts
 from launcher.job_queue.allocation import HostAllocator, QueueContext, allocate_now
-from launcher.job_queue.turn import Turn
+from launcher.job_queue.queue_wait import QueueWait
 from launcher.job_records.recorder import JobRecorder, jobs_directory
 from launcher.output.notes import PRINT_TIMEOUT_S, note, print_last_note
 from launcher.output.output_stream import OutputStream
@@ -131,12 +131,12 @@ async def allocate_and_run(
     """
     if job.queue_policy is None:
         return await run_on_nodes(await allocate_now(job, queue_context), False)
-    turn = Turn(job, job.queue_policy, queue_context)
+    queue_wait = QueueWait(job, job.queue_policy, queue_context)
     while True:
         try:
-            return await run_on_nodes(await turn.wait_and_allocate(), turn.has_waited)
+            return await run_on_nodes(await queue_wait.wait_and_allocate(), queue_wait.has_waited)
         except BusyError as error:
-            turn.requeue(error)
+            queue_wait.requeue(error)
 
 
 def stopped_by(number: signal.Signals) -> Failure:

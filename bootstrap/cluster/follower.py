@@ -30,8 +30,8 @@ def read_round_seconds(nodes: int) -> float:
     return needed if needed >= MIN_ROUND_S else 0.0
 
 
-class ReadTurn:
-    """Gives an agent its turn to read a changed membership, once per round at a random moment."""
+class ReadSlot:
+    """An agent's slot for reading a changed membership: one per round, at a random moment."""
 
     def __init__(self, random: Callable[[], float]) -> None:
         self._random = random
@@ -39,7 +39,7 @@ class ReadTurn:
         self._read_at = -math.inf
 
     def seconds_until_read(self, nodes: int, *, now: float) -> float:
-        """Return the seconds until this agent may read; 0 if its turn is now."""
+        """Return the seconds until this agent may read; 0 if its slot has come."""
         if self._due is None:
             length = read_round_seconds(nodes)
             self._due = max(now + length * self._random(), self._read_at + length)
@@ -53,9 +53,9 @@ class ReadTurn:
 class Follower:
     """Reads the membership; keeps the last good one while the table's records are bad."""
 
-    def __init__(self, table: Table, *, turn: ReadTurn, monotonic: Callable[[], float]) -> None:
+    def __init__(self, table: Table, *, read_slot: ReadSlot, monotonic: Callable[[], float]) -> None:
         self._table = table
-        self._turn = turn
+        self._read_slot = read_slot
         self._monotonic = monotonic
         self.seconds_until_read = 0.0
         """Seconds until this node may read a change, which all nodes notice simultaneously, so they take turns."""
@@ -67,7 +67,7 @@ class Follower:
         last, self.error = self.error, None
         self.seconds_until_read = 0.0
         try:
-            return known if self._generation() == known.generation else self._read_in_turn(known)
+            return known if self._generation() == known.generation else self._read_in_slot(known)
         except RecordError as error:
             self.error = f"membership record: {error}"
             return known
@@ -75,13 +75,13 @@ class Follower:
             if self.error and self.error != last:
                 log.warning("keeping the last good membership: %s", self.error)
 
-    def _read_in_turn(self, known: Membership) -> Membership:
+    def _read_in_slot(self, known: Membership) -> Membership:
         now = self._monotonic()
-        self.seconds_until_read = self._turn.seconds_until_read(known.desired_nodes, now=now)
+        self.seconds_until_read = self._read_slot.seconds_until_read(known.desired_nodes, now=now)
         if self.seconds_until_read > 0:
             return known
         membership = self._table.read_membership()
-        self._turn.record_read(now=now)
+        self._read_slot.record_read(now=now)
         return membership
 
     def _generation(self) -> int | None:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from bootstrap.cluster.follower import MEMBER_BYTES, READ_UNIT_BYTES, ReadTurn, read_round_seconds
+from bootstrap.cluster.follower import MEMBER_BYTES, READ_UNIT_BYTES, ReadSlot, read_round_seconds
 from bootstrap.cluster.membership import Member, Membership, members_to_json
 from bootstrap.cluster.poll_interval import (
     FAST_RECONCILE_INTERVAL_S,
@@ -156,7 +156,7 @@ class Reader:
     def __init__(self, dice: random.Random, *, every_s: float) -> None:
         self._dice = dice
         self._every_s = every_s
-        self._turn = ReadTurn(dice.random)
+        self._read_slot = ReadSlot(dice.random)
         self._next = dice.uniform(0.0, every_s)
         self.generation = 1
 
@@ -164,11 +164,11 @@ class Reader:
         """Return the read units of the pass that is due now, if one is."""
         if now < self._next:
             return 0.0
-        wait = self._turn.seconds_until_read(MAX_CLUSTER_NODES, now=now) if generation != self.generation else None
+        wait = self._read_slot.seconds_until_read(MAX_CLUSTER_NODES, now=now) if generation != self.generation else None
         self._next = now + min(self._every_s, max(1.0, wait or self._every_s)) * self._dice.uniform(0.75, 1.25)
         if wait != 0.0:
             return 0.5
-        self._turn.record_read(now=now)
+        self._read_slot.record_read(now=now)
         self.generation = generation
         return 0.5 + math.ceil(MAX_CLUSTER_NODES * MEMBER_BYTES / READ_UNIT_BYTES)
 
@@ -203,8 +203,8 @@ def test_startup_of_largest_cluster_stays_within_table_limit() -> None:
 
 def test_small_clusters_read_a_change_at_once() -> None:
     assert [read_round_seconds(nodes) for nodes in (1, 64, 180)] == [0.0, 0.0, 0.0]
-    turn = ReadTurn(lambda: 1.0)
-    assert turn.seconds_until_read(64, now=5.0) == 0.0
+    read_slot = ReadSlot(lambda: 1.0)
+    assert read_slot.seconds_until_read(64, now=5.0) == 0.0
 
 
 def test_member_row_fits_budgeted_bytes() -> None:

@@ -124,7 +124,7 @@ def test_job_waits_for_another_users_process_and_ends_at_its_deadline(cluster: L
     smi = f"""[ -e {busy} ] || exit 0
 case "$1" in --query-compute-apps=*) echo "GPU-a, 47, /bin/x" ;; *) echo "GPU-a, 0" ;; esac"""
     launcher = copy_launcher(tmp_path / "copy")
-    change_constants(launcher, {"job_queue/turn.RETRY_S": 0.5, "runner/gpu_usage.TIMEOUT_S": 60.0})
+    change_constants(launcher, {"job_queue/queue_wait.RETRY_S": 0.5, "runner/gpu_usage.TIMEOUT_S": 60.0})
     environment = {"PATH": f"{cluster.write_program('nvidia-smi', smi).parent}:{cluster.environment['PATH']}"}
     short = LoopbackCluster(
         directory=cluster.directory, environment=cluster.environment | environment, launcher=launcher

@@ -26,7 +26,7 @@ Meanwhile the job takes other nodes, if enough are free.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TurnCheck:
+class QueueCheck:
     """Result of one look at the queue."""
 
     job: JobSpec
@@ -37,8 +37,8 @@ class TurnCheck:
     """Reason why the job must wait; None: it is the job's turn."""
 
 
-class Turn:
-    """One job's wait in the queue for its turn."""
+class QueueWait:
+    """One job's wait in the queue, until it is its turn."""
 
     def __init__(self, job: JobSpec, policy: QueuePolicy, queue_context: QueueContext) -> None:
         self._job = job
@@ -78,7 +78,7 @@ class Turn:
         while True:
             requested, unready_reason = with_current_hosts(self._job, self._policy)
             async with locked_queue(self._queue_context.jobs_dir):
-                check = self._check_turn(requested, unready_reason)
+                check = self._check_queue(requested, unready_reason)
                 if check.blocked_by is None:
                     self._queue_context.observer.on_allocated(check.job)
             if check.blocked_by is None:
@@ -93,7 +93,7 @@ class Turn:
             await self._report_position(text, check.position)
             await asyncio.sleep(min(POLL_S, left))
 
-    def _check_turn(self, job: JobSpec, unready_reason: str) -> TurnCheck:
+    def _check_queue(self, job: JobSpec, unready_reason: str) -> QueueCheck:
         """Look at the queue and the nodes; choose free nodes for the job if no earlier job waits."""
         record, others = own_and_others(live_jobs(self._queue_context.jobs_dir), self._queue_context.job_id)
         if record is None:
@@ -110,7 +110,7 @@ class Turn:
         reasons = [f"in use by {name_job(blocking[0])}"] if blocking else []
         reasons += [f"after {name_job(ahead[-1])}"] if ahead else []
         reasons += filter(None, (unready_reason, self._delay_reason, self._describe_use(job)))
-        return TurnCheck(job=job, position=len(ahead) + 1, blocked_by=next(iter(reasons), None))
+        return QueueCheck(job=job, position=len(ahead) + 1, blocked_by=next(iter(reasons), None))
 
     def _describe_use(self, job: JobSpec) -> str:
         """Say what uses the job's nodes, and how many others are in use; empty if nothing uses them."""

@@ -1,4 +1,4 @@
-"""Test how jobs take their turn and leave the queue, with launchers in this process."""
+"""Test how jobs wait in the queue and leave it, with launchers in this process."""
 
 import asyncio
 import fcntl
@@ -15,9 +15,9 @@ from launcher.errors import BusyError, LaunchError, QueueTimeoutError
 from launcher.hosts.hostfile import Host, HostSource
 from launcher.job.failure import Failure
 from launcher.job.gpu_check import check_gpus
-from launcher.job_queue import turn
+from launcher.job_queue import queue_wait
 from launcher.job_queue.allocation import QueueContext
-from launcher.job_queue.turn import with_current_hosts
+from launcher.job_queue.queue_wait import with_current_hosts
 from launcher.job_records.recorder import JobRecorder, jobs_directory, user_name
 from launcher.job_records.records import read_record
 from launcher.recorded_run import allocate_and_run
@@ -52,7 +52,7 @@ Begin = Callable[..., tuple[JobRecorder, QueueContext]]
 @pytest.fixture
 def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begin:
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(turn, "POLL_S", 0.01)
+    monkeypatch.setattr(queue_wait, "POLL_S", 0.01)
 
     def run(
         name: str,
@@ -167,7 +167,7 @@ def test_second_of_two_simultaneous_jobs_is_refused(
 
 
 def test_busy_nodes_return_the_job_to_the_queue(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn, "RETRY_S", 0.5)
+    monkeypatch.setattr(queue_wait, "RETRY_S", 0.5)
     found: list[bool] = []
 
     class ReportingTerminal(Terminal):
@@ -192,7 +192,7 @@ def test_busy_nodes_return_the_job_to_the_queue(begin: Begin, monkeypatch: pytes
 def test_job_tries_all_other_nodes_before_it_asks_those_in_use_again(begin: Begin, tmp_path: Path) -> None:
     (tmp_path / "hosts").write_text("one\ntwo\nthree\n")
     source = HostSource(path=tmp_path / "hosts", slots=None, default_slots=1, of_cluster=True)
-    policy = QueuePolicy(timeout_s=10 * turn.RETRY_S, exclusive=True, nodes=NodeRange(min=1, max=1))
+    policy = QueuePolicy(timeout_s=10 * queue_wait.RETRY_S, exclusive=True, nodes=NodeRange(min=1, max=1))
     job = replace(JOB, hosts=source.read()[:1], host_source=source, has_gpus=True, queue_policy=policy)
     tried: list[str] = []
     lines: list[str] = []
@@ -203,7 +203,7 @@ def test_job_tries_all_other_nodes_before_it_asks_those_in_use_again(begin: Begi
             nonlocal later_s
             lines.append(data.decode().removeprefix("launch: ").rstrip())
             if "waiting" in lines[-1]:
-                later_s += turn.RETRY_S
+                later_s += queue_wait.RETRY_S
 
     async def start(found: JobSpec, _has_waited: object) -> Failure | None:
         tried.extend(host.name for host in found.hosts)
@@ -277,7 +277,7 @@ def test_job_without_a_limit_waits_for_years(begin: Begin) -> None:
 
 
 def test_job_larger_than_the_cluster_leaves_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn, "declared_nodes", lambda: 4)
+    monkeypatch.setattr(queue_wait, "declared_nodes", lambda: 4)
     (tmp_path / "hosts").write_text("one\n")
     source = HostSource(path=tmp_path / "hosts", slots=1, default_slots=1, of_cluster=True)
     for number, its_source in ((4, source), (8, replace(source, of_cluster=False))):
