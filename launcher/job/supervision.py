@@ -18,7 +18,7 @@ from launcher.output.sink import Sink, Streams
 from launcher.paths import JOBS_DIR
 from launcher.spec import NodeSpec
 from launcher.transport.connection import RunnerConnection
-from launcher.transport.protocol import AFTER_GRACE_S, CANNOT_RUN, NOT_FOUND, Frame, FrameType
+from launcher.transport.protocol import AFTER_GRACE_S, CANNOT_RUN, CWD_MISSING, NOT_FOUND, Frame, FrameType
 
 SERVER_EXIT_S = 5.0
 """Seconds for which parameter servers, which exit without a request, may outlive their workers."""
@@ -101,7 +101,8 @@ class NodeRun:
             await self._stderr.send(f"launch: {self.connection.host}: ".encode() + frame.payload + b"\n")
             return
         if frame.kind == FrameType.CWD:
-            await self._missing_cwd.record_answer(self.connection.host, cwd_missing=bool(frame.payload))
+            cwd_missing = frame.payload == CWD_MISSING
+            await self._missing_cwd.record_answer(self.connection.host, cwd_missing=cwd_missing)
             return
         output = self._outputs[frame.process]
         if frame.kind in (FrameType.STDOUT, FrameType.STDERR):

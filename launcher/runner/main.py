@@ -19,7 +19,7 @@ from launcher.runner.process.supervisor import Supervisor
 from launcher.runner.route import interface_to
 from launcher.runner.run_lock import acquire_run_lock
 from launcher.runner.runner_channel import RunnerChannel
-from launcher.transport.protocol import PREAMBLE, FrameType
+from launcher.transport.protocol import CWD_MISSING, CWD_PRESENT, PREAMBLE, FrameType
 
 if TYPE_CHECKING:
     from launcher.spec import NodeSpec
@@ -161,7 +161,7 @@ def run_ranks(spec: "NodeSpec", channel: RunnerChannel) -> bool:
     logs = open_logs(spec, channel)
     interface = interface_to(spec.peer)
     cwd, is_home = working_directory(spec.cwd, home=os.path.expanduser("~"))
-    channel.send(FrameType.CWD, b"home" if is_home else b"")
+    channel.send(FrameType.CWD, CWD_MISSING if is_home else CWD_PRESENT)
     for index, process in enumerate(spec.processes):
         log = logs[index] if logs else None
         environment = process_environment(spec, process, base=os.environ, cwd=cwd, interface=interface)

@@ -53,12 +53,14 @@ class FrameType:
     IDLE = 6
     """Empty: nothing of the job is left on the node, and the runner waits for another job."""
     CWD = 7
-    """Working directory of the processes, sent once before they start: empty for the spec's directory, or ``home`` if
-    the node lacks it and they start in the home directory."""
+    """CWD_PRESENT or CWD_MISSING, sent once before the processes start."""
     ANSWER = 8
     """Answer to a request before the spec: files, frameworks, venv or secrets (launcher.transport.messages)."""
 
 
+CWD_PRESENT, CWD_MISSING = b"", b"home"
+"""Payloads of FrameType.CWD: the processes start in the spec's directory, or, if the node lacks it, in the home
+directory."""
 FRAME_TYPES = frozenset(value for name, value in vars(FrameType).items() if name.isupper())
 
 
