@@ -148,7 +148,7 @@ class NodeSpec:
     """Seconds between SIGTERM and SIGKILL."""
     gpus: list[str] | None = field(default_factory=list)
     """GPUs that the processes take (launcher.transport.gpus_in_use.Gpus). None: all GPUs of the node; empty: none."""
-    stays_idle: bool = False
+    keep_runner: bool = False
     """True if the runner waits for another job after this one has succeeded."""
 
     def to_line(self) -> bytes:

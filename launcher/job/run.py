@@ -143,7 +143,7 @@ async def run_once(
     try:
         async with AsyncExitStack() as stack:
             nodes = await prepare_nodes(
-                job, connections, context, stack, restart_count=restart_count, stays_idle=pool is not None
+                job, connections, context, stack, restart_count=restart_count, keep_runners=pool is not None
             )
             failure = await supervise_nodes(nodes, job.hosts, stdout, grace_s=job.grace_s)
         failure = failure or output_failure(stdout)
@@ -165,11 +165,11 @@ async def prepare_nodes(
     stack: AsyncExitStack,
     *,
     restart_count: int,
-    stays_idle: bool,
+    keep_runners: bool,
 ) -> list[NodeRun]:
     """Check the nodes, sync their files, and plan the ranks that each will start.
 
-    The framework's rendezvous store, if it has one, serves until `stack` is closed. If `stays_idle`, the runners of a
+    The framework's rendezvous store, if it has one, serves until `stack` is closed. If `keep_runners`, the runners of a
     successful job wait for the next launch.
     """
     framework = load_framework(job.framework)
@@ -186,8 +186,8 @@ async def prepare_nodes(
         restart_count=restart_count,
         max_restarts=job.restart_policy.max_restarts,
     )
-    idle_runners = [stays_idle and not connection.is_local for connection in connections]
-    specs = node_specs(framework, job, topology, cwd=cwd, idle_runners=idle_runners)
+    kept_runners = [keep_runners and not connection.is_local for connection in connections]
+    specs = node_specs(framework, job, topology, cwd=cwd, kept_runners=kept_runners)
     context.observer.on_running(
         {spec.host: [process.log for process in spec.processes] for spec in specs},
         restart_count=restart_count,
@@ -230,11 +230,11 @@ async def sync_files(
 
 
 def node_specs(
-    framework: Framework, job: JobSpec, topology: JobTopology, *, cwd: str, idle_runners: Sequence[bool]
+    framework: Framework, job: JobSpec, topology: JobTopology, *, cwd: str, kept_runners: Sequence[bool]
 ) -> list[NodeSpec]:
     """Return each node's spec: the framework's processes, with the job's variables and GPUs.
 
-    `idle_runners` says for each node whether its runner waits for the next launch after a successful job.
+    `kept_runners` says for each node whether its runner waits for the next launch after a successful job.
     """
     # Each node routes to a peer: rank 0's node to the second, all others to the first.
     first, other = topology.addresses[0], topology.addresses[min(1, len(topology.addresses) - 1)]
@@ -251,7 +251,7 @@ def node_specs(
             cwd=cwd,
             grace_s=job.grace_s,
             gpus=None if (gpus := select_gpus(job, job.hosts[node_rank])) is None else list(gpus),
-            stays_idle=idle_runners[node_rank],
+            keep_runner=kept_runners[node_rank],
         )
         for node_rank, processes in enumerate(framework.plan(job, topology))
     ]

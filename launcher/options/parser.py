@@ -40,7 +40,7 @@ also torchrun's timeout for nodes that join.
 """
 MAX_CONNECTION_IDLE_S = 60
 """Default and longest time to keep connections, in seconds. It is long enough to edit and rerun a job, and shorter than
-an idle runner waits (launcher.runner.idle).
+an idle runner waits (launcher.runner.between_jobs).
 """
 MAX_SECONDS = 86400
 MAX_RESTARTS = 1000

@@ -17,7 +17,7 @@ def start() -> int:
     """Import and run the runner; it imports little, because imports delay every node of every job."""
     # Delay garbage collection: imports produce no garbage.
     gc.disable()
-    from launcher.runner.idle import report_idle, session_fingerprint
+    from launcher.runner.between_jobs import report_idle, session_fingerprint
     from launcher.runner.main import main
     from launcher.runner.process.reaper import run_under_reaper
 

@@ -7,8 +7,8 @@ import sys
 from _collections_abc import Mapping  # importing collections is slow
 
 from launcher.errors import LaunchError
+from launcher.runner.between_jobs import SessionFingerprint, session_fingerprint, wait_for_wake
 from launcher.runner.fast_imports import TYPE_CHECKING, json_string
-from launcher.runner.idle import SessionFingerprint, session_fingerprint, wait_for_wake
 from launcher.runner.inbox import Inbox
 from launcher.runner.logs import JobLogs, ProcessLog
 from launcher.runner.port import claim_port
@@ -57,7 +57,7 @@ def main(at_login: SessionFingerprint, *, is_reused: bool) -> int:
         return 0
     adopt_orphans()
     all_succeeded = run_ranks(spec, channel)
-    return RUN_ANOTHER_EXIT_CODE if spec.stays_idle and all_succeeded else 0
+    return RUN_ANOTHER_EXIT_CODE if spec.keep_runner and all_succeeded else 0
 
 
 def wait_for_next_job(channel: RunnerChannel, at_login: SessionFingerprint) -> bool:

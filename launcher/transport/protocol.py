@@ -10,7 +10,7 @@ import struct
 
 GREETING = b"\0deeplearning-runner "
 """Start of the runner's output; it follows anything that a node's shell start-up files print."""
-PROTOCOL_VERSION = "10"
+PROTOCOL_VERSION = "11"
 """Version of frames and spec; raise it when a runner of another release would misunderstand them."""
 PREAMBLE = GREETING + PROTOCOL_VERSION.encode("ascii") + b"\n"
 

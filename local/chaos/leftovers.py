@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from launcher.runner.idle import IDLE_TIMEOUT_S
+from launcher.runner.between_jobs import IDLE_TIMEOUT_S
 
 TOKEN = "FAULTS_TOKEN"  # noqa: S105  (marks the processes of one fault's jobs)
 LAUNCHER = b"deeplearning/current/launcher"

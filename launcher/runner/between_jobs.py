@@ -1,4 +1,4 @@
-"""Keep the runner idle between jobs while the files that a login session depends on are unchanged.
+"""Keep the runner for another job while the files that a login session depends on are unchanged.
 
 The fingerprint covers the files from which a session is created: see sshd(8), login process; pam_env(8); pam_limits(8);
 bash(1), invocation.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runner.idle import report_idle, session_fingerprint, wait_for_wake
+from launcher.runner.between_jobs import report_idle, session_fingerprint, wait_for_wake
 from launcher.runner.runner_channel import RunnerChannel
 from launcher.transport.protocol import HEARTBEAT, WAKE, FrameType, encode
 
