@@ -256,12 +256,12 @@ class Agent:
 
     def _report_failure(self, session: ClusterSession, reason: str) -> None:
         """Send the report before recording it, so that an agent killed in between reports again."""
-        has_failed_deploy = self._config.fails_deploy and session.stack_signal.send_failure(reason)
-        if has_failed_deploy:
+        if self._config.fails_deploy and session.stack_signal.send_failure(reason):
             return
         if self._is_broken():
             session.own_group.request_replacement(reason)
-        session.stack_signal.record_signal(reason)
+        # No signal was sent: the deploy can do without this node, or no longer waits for it.
+        session.stack_signal.mark_settled(reason)
 
     def _is_broken(self) -> bool:
         if self._failures.error is not None:

@@ -104,6 +104,6 @@ def report(target: SignalTarget, reason: str, root: Path) -> None:
         )
         if not stack_signal.is_settled and not stack_signal.send_failure(reason):
             # Another machine would crash in the same way, so do not request one.
-            stack_signal.record_signal(reason)
+            stack_signal.mark_settled(reason)
     except RETRYABLE_ERRORS as error:
         log.warning("cannot report the failure %s: %s", reason, error)
