@@ -150,7 +150,7 @@ def run(config: TrainConfig, signals: Signals) -> None:
             bar=bar,
             profiler=profiler,
         )
-        with signals.deferred(), finish_saving_on_exit(checkpoint_store), writers, bar, profiler:
+        with signals.graceful_stop(), finish_saving_on_exit(checkpoint_store), writers, bar, profiler:
             results = trainer.train(start)
         # The other ranks wait while rank 0 writes the final checkpoint and uploads it to S3.
         backend.set_timeout(shutdown_timeout_s(config))
