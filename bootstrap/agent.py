@@ -11,7 +11,7 @@ from typing import Final
 from bootstrap.cluster.membership import NO_MEMBERSHIP, Member, Membership
 from bootstrap.cluster.node_record_writer import NodeRecordWriter
 from bootstrap.cluster.poll_interval import FAST_RECONCILE_INTERVAL_S, PollInterval
-from bootstrap.cluster.termination_notice import TerminationNotice
+from bootstrap.cluster.termination_notice import NO_NOTICE
 from bootstrap.config import NodeConfig
 from bootstrap.dependencies import (
     AgentDependencies,
@@ -59,7 +59,8 @@ class Agent:
         )
         self._health = create_health_checks(config, dependencies, gpus=self._gpus)
         self._poll_interval = PollInterval()
-        self._notice = TerminationNotice()
+        self._notice = NO_NOTICE
+        self._public_address: str | None = None
         self._pauses = create_pause_controller(config, dependencies)
         self._record_writer = NodeRecordWriter(report=self._pauses.reporter, monotonic=monotonic)
         self._membership: Membership = NO_MEMBERSHIP
@@ -89,7 +90,7 @@ class Agent:
     def _converge(self) -> None:
         """Bring the record, the membership and the files up to date; signal once the node is ready."""
         session = self._connect()
-        self._notice = self._read_notice()
+        self._read_metadata()
         if self._notice.is_terminating:
             _attempt_and_log(session.termination.send_lifecycle_heartbeat)  # The rest of the pass may take long.
         self._publish_record(session)
@@ -119,13 +120,13 @@ class Agent:
             self._session = create_cluster_session(self._config, self._dependencies, identity=identity, clients=clients)
         return self._session
 
-    def _read_notice(self) -> TerminationNotice:
-        """Return the termination notice; repeat the last one if the metadata service fails."""
+    def _read_metadata(self) -> None:
+        """Read the termination notice and the public address; keep the last ones if the metadata service fails."""
         try:
-            return self._dependencies.read_notice()
+            metadata = self._dependencies.read_metadata()
+            self._notice, self._public_address = metadata.notice, metadata.public_address
         except MetadataError as error:
             log.debug("%s", error)
-            return self._notice
 
     def _publish_record(self, session: ClusterSession) -> None:
         """Write this node's record if it changed, but not before the setup has ended: jobs run on every member."""
@@ -199,7 +200,7 @@ class Agent:
 
     def _associate_elastic_ip(self, session: ClusterSession) -> None:
         if session.elastic_ip is not None:
-            session.elastic_ip.associate(self._notice.public_address)
+            session.elastic_ip.associate(self._public_address)
 
     def _run_side_tasks(self, session: ClusterSession) -> None:
         """Drain, check the health, keep the Elastic IP and handle pauses, even after a failed pass."""
@@ -260,8 +261,7 @@ class Agent:
             return
         if self._is_broken():
             session.own_group.request_replacement(reason)
-        # No signal was sent: the deploy can do without this node, or no longer waits for it.
-        session.stack_signal.mark_settled(reason)
+        session.stack_signal.mark_settled(reason)  # No signal was sent: the stack needs none from this node.
 
     def _is_broken(self) -> bool:
         if self._failures.error is not None:

@@ -18,7 +18,7 @@ from bootstrap.cluster.coordinator import Coordinator
 from bootstrap.cluster.follower import Follower, ReadTurn
 from bootstrap.cluster.records import NodeRecord
 from bootstrap.cluster.table import Table
-from bootstrap.cluster.termination_notice import TerminationHandler, TerminationNotice
+from bootstrap.cluster.termination_notice import InstanceMetadata, TerminationHandler
 from bootstrap.config import NodeConfig
 from bootstrap.contract import MASTER, SETUP_FAILED, node_record_id
 from bootstrap.files.node_files import AgentSystem, read_node_state, user_permissions
@@ -40,7 +40,7 @@ class AgentDependencies:
     root: Path
     system: AgentSystem
     identify: Callable[[], Identity]
-    read_notice: Callable[[], TerminationNotice]
+    read_metadata: Callable[[], InstanceMetadata]
     connect: Callable[[str], Clients]
     shipper: LogShipper
     nvidia_smi: Callable[[], str | None]

@@ -4,7 +4,7 @@ The notices are a spot interruption, an Auto Scaling termination, and a rebalanc
 minutes' notice of an interruption. EC2 may recommend a rebalance earlier, while the risk of an interruption is high.
 The Auto Scaling group delays its own terminations with a lifecycle hook until the node has drained.
 
-1. The agent reads the notice in each pass (`read_notice`).
+1. The agent reads the notice in each pass (`read_instance_metadata`).
 2. On any notice, the node drains (`must_drain`): the agent marks the node's record, and the coordinator on the master
    removes the node from the hosts and workers files (coordinator.py). On the master, ``launch`` then restarts or ends
    the jobs that use the node (launcher/job/node_loss.py).
@@ -48,9 +48,8 @@ PUBLIC_ADDRESS: Final = "public-ipv4"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TerminationNotice:
-    """Notices in force for this instance, read together with its public address."""
+    """Notices in force for this instance."""
 
-    public_address: str | None = None
     is_terminating: bool = False
     """The Auto Scaling group holds the termination until this node completes the lifecycle hook."""
     is_interruption_pending: bool = False
@@ -64,15 +63,26 @@ class TerminationNotice:
         return self.is_terminating or self.is_interruption_pending or self.is_rebalance_recommended
 
 
-def read_notice(host: str = ADDRESS, *, timeout_s: float = TIMEOUT_S) -> TerminationNotice:
-    """Read the notice from the instance metadata, once. Raises MetadataError."""
+NO_NOTICE: Final = TerminationNotice()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InstanceMetadata:
+    """The part of the instance's metadata that changes while the agent runs."""
+
+    public_address: str | None = None
+    notice: TerminationNotice = NO_NOTICE
+
+
+def read_instance_metadata(host: str = ADDRESS, *, timeout_s: float = TIMEOUT_S) -> InstanceMetadata:
+    """Read the address and the notice from the instance metadata, once. Raises MetadataError."""
     values = read_categories((PUBLIC_ADDRESS, LIFECYCLE, SPOT_INTERRUPTION, REBALANCE), host=host, timeout_s=timeout_s)
-    return TerminationNotice(
-        public_address=values[PUBLIC_ADDRESS],
+    notice = TerminationNotice(
         is_terminating=values[LIFECYCLE] == TERMINATED,
         is_interruption_pending=values[SPOT_INTERRUPTION] is not None,
         is_rebalance_recommended=values[REBALANCE] is not None,
     )
+    return InstanceMetadata(public_address=values[PUBLIC_ADDRESS], notice=notice)
 
 
 class TerminationState(Enum):

@@ -160,7 +160,7 @@ class SimulatedCluster:
             "root": root,
             "system": system,
             "identify": lambda: Identity(instance_id=instance_id, address=address),
-            "read_notice": metadata,
+            "read_metadata": metadata,
             "connect": lambda _region: self.clients,
             "shipper": LogShipper(monotonic=self.clock),
             "nvidia_smi": lambda: None,
