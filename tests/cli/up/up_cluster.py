@@ -165,7 +165,7 @@ def all_nodes_in(zone: str) -> dict[str, list[str]]:
     return {MASTER: [zone], WORKER: [zone, zone]}
 
 
-WHOLE = {
+FLEET_SIZES = {
     MASTER: GroupSize(min_size=1, desired_capacity=1, max_size=1),
     WORKER: GroupSize(min_size=2, desired_capacity=2, max_size=2),
 }
