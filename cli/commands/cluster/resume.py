@@ -26,7 +26,7 @@ from stacks.settings.parsing import format_utc
 @cluster_command("resume", examples=("dlcluster resume", "dlcluster resume --timeout 3600 --json"))
 @click.option(
     "--timeout",
-    metavar="S",
+    metavar="SECONDS",
     type=click.FloatRange(0),
     help=f"Seconds to wait for the nodes (default: {READY_TIMEOUT_S:.0f} plus setup_timeout).",
 )

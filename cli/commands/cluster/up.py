@@ -28,7 +28,7 @@ from stacks.prices.price_list import price_list
 @click.option("--until", metavar="HH:MM", default="", help="Try all zones again until this time of the day.")
 @click.option(
     "--timeout",
-    metavar="S",
+    metavar="SECONDS",
     type=click.FloatRange(0),
     help=f"Seconds to wait for the nodes (default: {READY_TIMEOUT_S:.0f} plus setup_timeout).",
 )
