@@ -15,7 +15,7 @@ from cli.aws.clients import Clients
 from cli.cdk.context import read_context, read_props
 from cli.main import main
 from stacks.settings.props import ClusterProps
-from tests.cli.sizes.nodeless_cluster import NAME, FakeProcess, NodelessCluster, template
+from tests.cli.node_groups.nodeless_cluster import NAME, FakeProcess, NodelessCluster, template
 from tests.local.control_plane.harness import REGION
 from tests.local.control_plane.templates import reference, resource
 
