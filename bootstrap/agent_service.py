@@ -15,7 +15,7 @@ from bootstrap.aws.imds import read_identity
 from bootstrap.aws.log_shipping import LogShipper, set_up_logging
 from bootstrap.aws.signals import SIGNALED_FILE, StackSignal
 from bootstrap.cluster.record_validation import SHA256
-from bootstrap.cluster.termination_notice import read_notice
+from bootstrap.cluster.termination_notice import read_instance_metadata
 from bootstrap.config import NodeConfig, SignalTarget, parse_config, parse_signal_target
 from bootstrap.contract import LOG_FILE, NODE_CONFIG_FILE, release_name
 from bootstrap.dependencies import AgentDependencies
@@ -56,7 +56,7 @@ def _create_agent_dependencies(root: Path, shipper: LogShipper) -> AgentDependen
         root=root,
         system=system,
         identify=read_identity,
-        read_notice=read_notice,
+        read_metadata=read_instance_metadata,
         connect=connect,
         shipper=shipper,
         nvidia_smi=system.nvidia_smi,
@@ -104,6 +104,6 @@ def report(target: SignalTarget, reason: str, root: Path) -> None:
         )
         if not stack_signal.is_settled and not stack_signal.send_failure(reason):
             # Another machine would crash in the same way, so do not request one.
-            stack_signal.record_signal(reason)
+            stack_signal.mark_settled(reason)
     except RETRYABLE_ERRORS as error:
         log.warning("cannot report the failure %s: %s", reason, error)

@@ -18,7 +18,7 @@ from bootstrap.cluster.coordinator import Coordinator
 from bootstrap.cluster.follower import Follower, ReadSlot
 from bootstrap.cluster.records import NodeRecord
 from bootstrap.cluster.table import Table
-from bootstrap.cluster.termination_notice import TerminationHandler, TerminationNotice
+from bootstrap.cluster.termination_notice import InstanceMetadata, TerminationHandler
 from bootstrap.config import NodeConfig
 from bootstrap.contract import MASTER, SETUP_FAILED, node_record_id
 from bootstrap.files.node_files import AgentSystem, read_node_state, user_permissions
@@ -40,7 +40,7 @@ class AgentDependencies:
     root: Path
     system: AgentSystem
     identify: Callable[[], Identity]
-    read_notice: Callable[[], TerminationNotice]
+    read_metadata: Callable[[], InstanceMetadata]
     connect: Callable[[str], Clients]
     shipper: LogShipper
     nvidia_smi: Callable[[], str | None]
@@ -68,7 +68,8 @@ class ClusterSession:
     table: Table
     follower: Follower
     stack_signal: StackSignal
-    group: GroupRequests
+    own_group: GroupRequests
+    """The Auto Scaling group that this node belongs to."""
     termination: TerminationHandler
     coordinator: Coordinator | None
     """On the master only."""
@@ -82,7 +83,7 @@ def create_cluster_session(
     """Build the session of one node."""
     networks = config.cluster_networks
     table = Table(clients.dynamodb, name=config.table, networks=networks)
-    group = GroupRequests(lambda: clients.autoscaling, group=config.group, instance_id=identity.instance_id)
+    own_group = GroupRequests(lambda: clients.autoscaling, group=config.group, instance_id=identity.instance_id)
     is_master = config.node_type == MASTER
     return ClusterSession(
         identity=identity,
@@ -94,9 +95,9 @@ def create_cluster_session(
             instance_id=identity.instance_id,
             sent_file=under_root(dependencies.root, SIGNALED_FILE),
         ),
-        group=group,
+        own_group=own_group,
         termination=TerminationHandler(
-            group,
+            own_group,
             instance_id=identity.instance_id,
             monotonic=dependencies.monotonic,
             longest_grace_s=lambda: longest_grace_s(dependencies.root, config.default_user),

@@ -8,9 +8,9 @@ from cli.aws.clients import Clients, create_clients
 from cli.aws.clusters import Cluster, find_cluster
 from cli.aws.nodes import ClusterMembership, ClusterNode, read_membership
 from cli.errors import NoClusterError, NoMembersError, SeveralClustersError
+from cli.node_groups.paused_error import replace_error_if_paused
 from cli.seen_clusters import SeenCluster, forget, remember
 from cli.shared_options import Selection
-from cli.sizes.paused_error import replace_error_if_paused
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,8 +16,8 @@ from stacks.hardening import acknowledge_rules
 from stacks.immutable_settings import forbid_changes
 from stacks.lifetime.capacity_block import look_up_capacity_block
 from stacks.lifetime.lifetime_schedules import add_lifetime_schedules
+from stacks.network.elastic_ip import MasterElasticIp
 from stacks.network.existing_network import ExistingNetwork, existing_subnets
-from stacks.network.master_address import MasterAddress
 from stacks.network.network import Network
 from stacks.network.security_groups import SecurityGroups
 from stacks.network.zone import cluster_zone, network_zones, zone_warning
@@ -61,7 +61,7 @@ class DeepLearningCluster(Construct):
         rules = RoleRules.of(props)
         if props.flow_logs:
             FlowLogs(self, "FlowLogs", vpc=self.network.vpc, key=self.key, rules=rules)
-        self.master_elastic_ip = self._create_master_address()
+        self.master_elastic_ip = self._create_master_elastic_ip()
         self.bundle = BundleAsset.publish(cdk.Stack.of(self))
         self.setup = SetupAsset.publish(cdk.Stack.of(self), props)
         self.roles = self._create_roles(rules)
@@ -144,7 +144,7 @@ class DeepLearningCluster(Construct):
                 log_group=self.log_group.log_group_arn,
                 bucket=self.bucket.bucket_arn,
                 bundle=self.bundle.arn,
-                address=self.master_elastic_ip.arn if self.master_elastic_ip else None,
+                elastic_ip=self.master_elastic_ip.arn if self.master_elastic_ip else None,
                 creates_file_system=props.creates_file_system,
                 has_lustre=props.existing_lustre is not None,
                 setup=self.setup.arn if self.setup else None,
@@ -159,11 +159,11 @@ class DeepLearningCluster(Construct):
                 grant_key(role, props.kms_key, before=(self.table, self.bucket))
         return roles
 
-    def _create_master_address(self) -> MasterAddress | None:
+    def _create_master_elastic_ip(self) -> MasterElasticIp | None:
         if self.props.private:
             return None
         subnet = self.network.subnet_for(contract.MASTER)
-        return MasterAddress(self, "MasterAddress", cluster_name=self.props.cluster_name, subnet=subnet)
+        return MasterElasticIp(self, "MasterAddress", cluster_name=self.props.cluster_name, subnet=subnet)
 
     def _create_shared_storage(self) -> "SharedStorage | None":
         """Return the mount target of EFS; None if the user's own VPC has one, and without shared storage."""

@@ -7,7 +7,7 @@ LoopbackCluster (tests/launcher)         the launcher, on three loopback address
 ClusterWithHomes (tests/launcher/sync)   the same for copies of files: each node has a home directory
 MotoCluster (tests/cli)                  dlcluster, with a stack and a table in moto and no nodes
 SshdCluster (tests/cli/ssh)              the same for logins: its two nodes are sshd processes
-NodelessCluster (tests/cli/sizes)        pause, resume and resize, on a local control plane without nodes
+NodelessCluster (tests/cli/node_groups)  pause, resume and resize, on a local control plane without nodes
 UpCluster (tests/cli/up)                 the same for dlcluster up, with three candidate zones
 FakeCloud (tests/local)                  the local AWS's data plane, with an inventory and no nodes
 RoleCluster (tests/security)             what the roles allow, with the product's template on a local control plane

@@ -29,7 +29,7 @@ PROFILE_VARIABLES: Final = ("AWS_DEFAULT_PROFILE", "AWS_PROFILE")
 
 
 class S3Folder:
-    """The objects with a common prefix, used like files."""
+    """A folder in S3, as its console shows one: the objects with a common prefix, used like files."""
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
@@ -37,16 +37,16 @@ class S3Folder:
     def __str__(self) -> str:
         return self._url
 
-    def names(self, prefix: str) -> list[str]:
-        """Return the names of the objects with this prefix, sorted."""
-        listing = _aws(["s3", "ls", f"{self._url}/{prefix}"], timeout_s=LIST_TIMEOUT_S, allowed=(0, NO_SUCH_KEY))
+    def names(self, *, starting_with: str) -> list[str]:
+        """Return the names in the folder that start like this, sorted."""
+        listing = _aws(["s3", "ls", f"{self._url}/{starting_with}"], timeout_s=LIST_TIMEOUT_S, allowed=(0, NO_SUCH_KEY))
         # A line has date, time, size and name, or PRE and the name of a folder.
         rows = (line.split(maxsplit=3) for line in listing.splitlines())
         return sorted(row[3] for row in rows if len(row) == 4)
 
     def metadata(self, name: str) -> Mapping[str, str]:
         """Return the metadata that ``upload`` set on an object; empty if there is no such object."""
-        if name not in self.names(name):
+        if name not in self.names(starting_with=name):
             return {}
         url = f"{self._url}/{name}"
         bucket, _, key = url.removeprefix(SCHEME).partition("/")

@@ -41,26 +41,26 @@ class Signals:
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
         """The signal that asked the run to stop."""
-        self._deferred = False
+        self._stops_gracefully = False
         self._lock = threading.Lock()
         block_signals()
         threading.Thread(target=self._wait, daemon=True, name="signals").start()
 
     @contextmanager
-    def deferred(self) -> Iterator[None]:
+    def graceful_stop(self) -> Iterator[None]:
         """In this block, treat a signal as a request to stop; a second Ctrl-C still ends the process immediately."""
         with self._lock:
-            self._deferred = True
+            self._stops_gracefully = True
         try:
             yield
         finally:
             with self._lock:
-                self._deferred = False
+                self._stops_gracefully = False
 
     def _wait(self) -> None:
         number = signal.Signals(signal.sigwait(ENDING))
         with self._lock:
-            if self._deferred:
+            if self._stops_gracefully:
                 self.received = number
         if self.received is not None:
             log.warning("%s: will save a checkpoint after this step and exit; press Ctrl-C to exit now", number.name)

@@ -150,7 +150,7 @@ def run(config: TrainConfig, signals: Signals) -> None:
             bar=bar,
             profiler=profiler,
         )
-        with signals.deferred(), finish_saving_on_exit(checkpoint_store), writers, bar, profiler:
+        with signals.graceful_stop(), finish_saving_on_exit(checkpoint_store), writers, bar, profiler:
             results = trainer.train(start)
         # The other ranks wait while rank 0 writes the final checkpoint and uploads it to S3.
         backend.set_timeout(shutdown_timeout_s(config))
@@ -207,15 +207,15 @@ class Trainer:
         started = self.clock()
         end = self.samples_per_epoch(resumed_at=progress.samples)
         samples_trained = end - progress.samples
-        progress, own_correct = self.train_steps(progress, end=end)
+        progress, local_correct = self.train_steps(progress, end=end)
         seconds = self.clock() - started
 
         # Gather before validation: with dist_async, all ranks finish the epoch here and load equal weights.
         phases = all_gather(backend, backend.timer.read_and_reset(), dp=dp)
-        own_val_correct = validate(
+        local_val_correct = validate(
             backend, self.load_batch, self.data.validation, dp=dp, global_batch_size=self.global_batch_size
         )
-        train_correct, val_correct = backend.all_reduce([own_correct, own_val_correct])
+        train_correct, val_correct = backend.all_reduce([local_correct, local_val_correct])
         peak = backend.peak_samples_per_s
         return EpochResult(
             samples=samples_trained,
@@ -234,7 +234,7 @@ class Trainer:
         schedule = config.schedule(global_batch_size=self.global_batch_size)
         speedometer = Speedometer(every=config.disp_batches, clock=self.clock)
         # The checkpoint contains the sum over all ranks, so add it on only one rank.
-        own_correct = progress.correct if self.dp.is_first_of_group else 0
+        local_correct = progress.correct if self.dp.is_first_of_group else 0
         timer.read_and_reset()
         timer.start()
         with closing(self.batches(progress, end=end)) as batches:
@@ -259,7 +259,7 @@ class Trainer:
                 if are_used and (deferred := backend.take_deferred()):
                     progress = progress.add_loss(deferred.loss_sum, batch=step)
                     result = result.followed_by(deferred)
-                own_correct += result.correct
+                local_correct += result.correct
 
                 # Report.
                 self.bar.show(progress, total=end)
@@ -271,12 +271,12 @@ class Trainer:
 
                 # Save a checkpoint, and stop if a rank received a signal. All ranks see the same flags.
                 if result.flags != NO_FLAGS:
-                    [all_correct] = backend.all_reduce([own_correct])
-                    self.checkpoints.save(backend, replace(progress, correct=int(all_correct)))
+                    [global_correct] = backend.all_reduce([local_correct])
+                    self.checkpoints.save(backend, replace(progress, correct=int(global_correct)))
                 if result.flags.stop:
                     raise StoppedError("with a checkpoint")
                 timer.start()
-        return progress, own_correct
+        return progress, local_correct
 
     def batches(self, progress: Progress, *, end: int) -> Generator[Batch, None, None]:
         """Yield this rank's batches from ``progress`` to the sample ``end``."""

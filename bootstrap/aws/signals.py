@@ -39,21 +39,21 @@ class StackSignal:
     def send_success(self) -> None:
         """Signal that the node is ready."""
         self._send("SUCCESS", self._instance_id)
-        self.record_signal("SUCCESS")
+        self.mark_settled("SUCCESS")
 
     def send_failure(self, reason: str) -> bool:
         """Signal a failure; return whether the stack still waited.
 
         The reason goes into the UniqueId, the only field that the stack event shows. If the stack no longer waits,
-        the caller deals with the node and then calls ``record_signal``.
+        the caller deals with the node and then calls ``mark_settled``.
         """
         unique_id = failure_id(self._instance_id, reason)
         in_time = self._send("FAILURE", unique_id)
         if in_time:
-            self.record_signal(unique_id)
+            self.mark_settled(unique_id)
         return in_time
 
-    def record_signal(self, result: str) -> None:
+    def mark_settled(self, result: str) -> None:
         """Record, also for a restarted agent, that nothing is left to signal."""
         self._is_settled = True
         write_file(self._sent_file, f"{self._instance_id} {result}\n")

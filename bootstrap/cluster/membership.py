@@ -67,9 +67,9 @@ class Membership:
     """Members of the cluster, as the coordinator last saw them."""
 
     generation: int
-    """Changes with every change of the membership, and grows until it wraps around at MAX_GENERATION. Readers compare
-    only for equality, because a forged record may have had any number. The coordinator also takes a smaller one as a
-    sign that the table lost the newer record; after a wrap, that costs one extra write."""
+    """Number that grows with every change of the membership, until it wraps around at MAX_GENERATION. Readers compare
+    it only for equality, because a forged record may have had any number. The coordinator concludes from a smaller
+    number that the table lost the newer record. After a wrap that is wrong, and costs one extra write."""
     desired_nodes: int
     """Sum of the Auto Scaling groups' DesiredCapacity, the master included."""
     members: tuple[Member, ...]

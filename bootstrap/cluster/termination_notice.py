@@ -4,7 +4,7 @@ The notices are a spot interruption, an Auto Scaling termination, and a rebalanc
 minutes' notice of an interruption. EC2 may recommend a rebalance earlier, while the risk of an interruption is high.
 The Auto Scaling group delays its own terminations with a lifecycle hook until the node has drained.
 
-1. The agent reads the notice in each pass (`read_notice`).
+1. The agent reads the notice in each pass (`read_instance_metadata`).
 2. On any notice, the node drains (`must_drain`): the agent marks the node's record, and the coordinator on the master
    removes the node from the hosts and workers files (coordinator.py). On the master, ``launch`` then restarts or ends
    the jobs that use the node (launcher/job/node_loss.py).
@@ -17,6 +17,7 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Final
 
 from bootstrap.aws.auto_scaling import GroupRequests
@@ -47,9 +48,8 @@ PUBLIC_ADDRESS: Final = "public-ipv4"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TerminationNotice:
-    """Notices in force for this instance, read together with its public address."""
+    """Notices in force for this instance."""
 
-    public_address: str | None = None
     is_terminating: bool = False
     """The Auto Scaling group holds the termination until this node completes the lifecycle hook."""
     is_interruption_pending: bool = False
@@ -63,29 +63,50 @@ class TerminationNotice:
         return self.is_terminating or self.is_interruption_pending or self.is_rebalance_recommended
 
 
-def read_notice(host: str = ADDRESS, *, timeout_s: float = TIMEOUT_S) -> TerminationNotice:
-    """Read the notice from the instance metadata, once. Raises MetadataError."""
+NO_NOTICE: Final = TerminationNotice()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InstanceMetadata:
+    """The part of the instance's metadata that changes while the agent runs."""
+
+    public_address: str | None = None
+    notice: TerminationNotice = NO_NOTICE
+
+
+def read_instance_metadata(host: str = ADDRESS, *, timeout_s: float = TIMEOUT_S) -> InstanceMetadata:
+    """Read the address and the notice from the instance metadata, once. Raises MetadataError."""
     values = read_categories((PUBLIC_ADDRESS, LIFECYCLE, SPOT_INTERRUPTION, REBALANCE), host=host, timeout_s=timeout_s)
-    return TerminationNotice(
-        public_address=values[PUBLIC_ADDRESS],
+    notice = TerminationNotice(
         is_terminating=values[LIFECYCLE] == TERMINATED,
         is_interruption_pending=values[SPOT_INTERRUPTION] is not None,
         is_rebalance_recommended=values[REBALANCE] is not None,
     )
+    return InstanceMetadata(public_address=values[PUBLIC_ADDRESS], notice=notice)
+
+
+class TerminationState(Enum):
+    """State of a termination by the group; the node sends heartbeats in the first three."""
+
+    AWAITING_DROP = auto()
+    """Wait until the membership omits this node, at most DROP_TIMEOUT_S."""
+    AWAITING_READERS = auto()
+    """Wait MEMBERSHIP_PROPAGATION_S, until every other node has read that membership."""
+    AWAITING_RANKS = auto()
+    """Wait until no rank runs here, at most SIGTERM_DELIVERY_S and the ranks' grace period after the drop. A spot
+    interruption ends the wait after SPOT_NOTICE_S."""
+    COMPLETING = auto()
+    """Complete the lifecycle hook, in each pass until AWS accepts it."""
+    COMPLETED = auto()
+    """Do nothing more: AWS has accepted, or a heartbeat found that the hook no longer waits."""
+
+
+FINAL_STATES: Final = (TerminationState.COMPLETING, TerminationState.COMPLETED)
+"""States without heartbeats; the node never goes back from them to an earlier one."""
 
 
 class TerminationHandler:
-    """Sends the node's Auto Scaling group the requests that a notice requires.
-
-    A termination by the group passes through these states, and sends heartbeats in the first three:
-
-    1. `_noticed_at`: wait until the membership omits this node, at most DROP_TIMEOUT_S.
-    2. `_dropped_at`: wait MEMBERSHIP_PROPAGATION_S, until every other node has read that membership.
-    3. Still `_dropped_at`: wait until no rank runs here, at most SIGTERM_DELIVERY_S and the ranks' grace period after
-       the drop. A spot interruption (`_interrupted_at`) ends the wait after SPOT_NOTICE_S.
-    4. `_may_terminate`: complete the lifecycle hook, in each pass until AWS accepts it.
-    5. `_completed`: do nothing more. AWS has accepted, or a heartbeat found that the hook no longer waits.
-    """
+    """Sends the node's Auto Scaling group the requests that a notice requires."""
 
     def __init__(
         self,
@@ -103,8 +124,7 @@ class TerminationHandler:
         self._noticed_at = self._dropped_at = self._interrupted_at = math.inf
         self._next_heartbeat = 0.0
         self._has_logged_wait = False
-        self._may_terminate = False
-        self._completed = False
+        self._state = TerminationState.AWAITING_DROP
 
     def must_reconcile_now(self, notice: TerminationNotice, membership: Membership) -> bool:
         """Return True if a draining master must reconcile in this pass.
@@ -119,10 +139,11 @@ class TerminationHandler:
     def send_lifecycle_heartbeat(self) -> None:
         """Send the lifecycle hook a heartbeat, which restarts its timeout, unless the group may terminate the node."""
         now = self._monotonic()
-        if self._may_terminate or self._completed or now < self._next_heartbeat:
+        if self._state in FINAL_STATES or now < self._next_heartbeat:
             return
         self._next_heartbeat = now + HEARTBEAT_S
-        self._completed = not self._requests.send_lifecycle_heartbeat()
+        if not self._requests.send_lifecycle_heartbeat():
+            self._state = TerminationState.COMPLETED
 
     def respond(self, notice: TerminationNotice, membership: Membership | None) -> None:
         """Request a replacement or complete the termination; ``membership`` is None if it could not be read."""
@@ -131,27 +152,32 @@ class TerminationHandler:
             self._interrupted_at = min(self._interrupted_at, now)
         if notice.is_rebalance_recommended and not notice.is_interruption_pending and not notice.is_terminating:
             self._requests.request_replacement("EC2 rebalance recommendation: high risk of interruption")
-        if not notice.is_terminating or self._completed:
+        if not notice.is_terminating or self._state is TerminationState.COMPLETED:
             return
         self._noticed_at = min(self._noticed_at, now)
         if membership is not None and not membership.is_active(self._instance_id):
             self._dropped_at = min(self._dropped_at, now)
-        self._may_terminate = self._may_terminate or self._has_drained(membership, now)
-        if self._may_terminate:
+        if self._state is not TerminationState.COMPLETING:
+            self._state = self._next_state(membership, now)
+        if self._state is TerminationState.COMPLETING:
             self._requests.complete_termination()
-            self._completed = True
+            self._state = TerminationState.COMPLETED
         else:
             self.send_lifecycle_heartbeat()  # The pass may have taken long.
 
-    def _has_drained(self, membership: Membership | None, now: float) -> bool:
-        """Return True once step 3 has ended."""
+    def _next_state(self, membership: Membership | None, now: float) -> TerminationState:
+        """Return the state that the node is in now: what it still waits for, or COMPLETING."""
         if membership is None or membership.is_active(self._instance_id):
             dropped_at = self._noticed_at + DROP_TIMEOUT_S
-            others_know = now >= dropped_at
+            if now < dropped_at:
+                return TerminationState.AWAITING_DROP
         else:
             dropped_at = self._dropped_at
-            others_know = not membership.active_members or now - dropped_at >= MEMBERSHIP_PROPAGATION_S
-        return others_know and self._has_no_ranks_to_wait_for(dropped_at, now)
+            if membership.active_members and now - dropped_at < MEMBERSHIP_PROPAGATION_S:
+                return TerminationState.AWAITING_READERS
+        if not self._has_no_ranks_to_wait_for(dropped_at, now):
+            return TerminationState.AWAITING_RANKS
+        return TerminationState.COMPLETING
 
     def _has_no_ranks_to_wait_for(self, dropped_at: float, now: float) -> bool:
         """Return True if no rank runs here, or none has time left; otherwise log the wait, once."""

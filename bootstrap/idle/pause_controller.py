@@ -57,21 +57,21 @@ class PauseController:
         self._next_read = 0.0
         self._utc_by_monotonic: dict[float, datetime] = {}
 
-    def step(self, cluster: "ClusterSession", membership: Membership) -> None:
+    def step(self, session: "ClusterSession", membership: Membership) -> None:
         """Write or read the record, announce the pauses in it, and pause the cluster when due."""
         is_due = False
-        if cluster.coordinator is None:
-            self._read(cluster.table)
-        elif cluster.coordinator.groups:
+        if session.coordinator is None:
+            self._read(session.table)
+        elif session.coordinator.groups:
             is_due = self._decide_and_write(
-                cluster.table, membership, groups=cluster.coordinator.groups, reports=cluster.coordinator.idle_reports
+                session.table, membership, groups=session.coordinator.groups, reports=session.coordinator.idle_reports
             )
         self.reporter.set_enabled(self._record.idle_stop_s > 0)
         self._notices.follow(self._record, now=self._utc_now())
         self.reporter.observe()
         if is_due:
             log.warning("pausing the cluster: idle since %s", self._record.idle_since)
-            cluster.group.pause_cluster(self._cluster_name)
+            session.own_group.pause_cluster(self._cluster_name)
 
     def _read(self, table: Table) -> None:
         """Read the record on a worker."""

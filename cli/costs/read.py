@@ -17,8 +17,8 @@ from cli.costs.amounts import dollars, dollars_by_kind
 from cli.costs.cost_so_far import CostSoFar, InstanceLifetime, cost_so_far, instance_lifetimes
 from cli.costs.parts import billed_parts
 from cli.errors import ClusterError
+from cli.node_groups.groups import instance_ids, read_groups, sizes_by_node_type
 from cli.output import printable
-from cli.sizes.groups import instance_ids, read_groups, sizes_by_node_type
 from stacks.prices.price_list import PriceList, price_list
 from stacks.prices.rate import BilledParts, Rate, hourly_rate
 

@@ -7,7 +7,7 @@ from cli.cluster_lock import Lock
 from cli.image.baked_workers import terminate_baked_workers, terminating_after
 from cli.image.images import create_image, require_permissions, wait_for_image
 from cli.image.worker import choose_worker, clean, detach_worker, require_idle
-from cli.sizes.confirm import confirm
+from cli.node_groups.confirm import confirm
 from cli.ssh.master_connection import MasterConnection
 
 

@@ -93,7 +93,7 @@ DECORATORS: Final = (
     ),
     click.option(
         "--grace",
-        metavar="S",
+        metavar="SECONDS",
         type=click.IntRange(1, MAX_GRACE_S),
         help=f"Seconds between TERM and KILL, to save, at most {MAX_GRACE_S} (default: 10).",
     ),

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from bootstrap.contract import WORKER
 from cli.aws.deployed_template import read_template
+from cli.node_groups.changes import SizeChange, describe
+from cli.node_groups.groups import read_groups, sizes_by_node_type
 from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.target import PreflightTarget, is_deployed
-from cli.sizes.changes import SizeChange, describe
-from cli.sizes.groups import read_groups, sizes_by_node_type
 
 
 def check_sizes(target: PreflightTarget) -> Iterator[Finding]:

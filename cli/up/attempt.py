@@ -12,7 +12,7 @@ from typing import Final
 from bootstrap.aws.group_sizes import ClusterSizes
 from bootstrap.contract import NODE_TYPES, WORKER, NodeType, group_name
 from cli.aws.clients import Clients
-from cli.sizes.groups import GroupStates
+from cli.node_groups.groups import GroupStates
 
 ATTEMPT_TAG: Final = "deeplearning:up-attempt"
 _VALUE: Final = re.compile(r"([0-9a-f]{16}) ([a-z0-9-]{1,40}) ([0-9]{1,4}) ([0-9]{1,4}) ([0-9]{1,12})")

@@ -13,7 +13,7 @@ from cli.aws.clients import Clients
 from cli.aws.clusters import Cluster
 from cli.cluster_lock import Lock, LockHeldError
 from cli.errors import ClusterError
-from cli.sizes.groups import (
+from cli.node_groups.groups import (
     GroupStates,
     instance_ids,
     list_launch_zones,

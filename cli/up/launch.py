@@ -18,7 +18,7 @@ from bootstrap.aws.group_sizes import ClusterSizes
 from bootstrap.contract import MASTER, WORKER, NodeType, group_name
 from cli.aws.clients import Clients
 from cli.errors import ClusterError
-from cli.sizes.groups import GroupStates
+from cli.node_groups.groups import GroupStates
 from cli.up.attempt import MAX_BATCH, ZoneAttempt
 
 ANSWER_TIMEOUT_S: Final = 300.0

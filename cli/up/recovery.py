@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from bootstrap.aws.group_sizes import ClusterSizes
 from cli.errors import ClusterError
-from cli.sizes.groups import GroupStates, instance_ids, is_paused, list_zones, read_groups, sizes_by_node_type
+from cli.node_groups.groups import GroupStates, instance_ids, is_paused, list_zones, read_groups, sizes_by_node_type
 from cli.up.attempt import find_attempt, recorded_attempt
 from cli.up.fleet import Fleet
 from cli.up.zone_deployer import ZoneDeployer, has_zone, is_created, zone_parameters

@@ -9,9 +9,9 @@ from typing import NoReturn
 from cli.cluster_lock import LockHeldError
 from cli.costs.parts import paused_line
 from cli.errors import ClusterError
+from cli.node_groups.groups import instance_ids, is_paused, read_groups
 from cli.output import printable
 from cli.signals import interruptible
-from cli.sizes.groups import instance_ids, is_paused, read_groups
 from cli.up.attempt import recorded_attempt
 from cli.up.fleet import ZoneOutcome
 from cli.up.recovery import OtherSizesError, recover

@@ -13,8 +13,8 @@ from cli.aws.clusters import Cluster
 from cli.aws.nodes import TERMINATE_COMMAND
 from cli.cluster_lock import Lock
 from cli.errors import ClusterError
-from cli.sizes.groups import instance_ids, is_paused, pause_groups, protected_instances, read_groups
-from cli.sizes.waiting import wait_until_gone
+from cli.node_groups.groups import instance_ids, is_paused, pause_groups, protected_instances, read_groups
+from cli.node_groups.waiting import wait_until_gone
 from cli.up.attempt import ZoneAttempt, forget_attempt, recorded_attempt
 
 POLL_S: Final = 5.0

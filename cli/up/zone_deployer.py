@@ -16,7 +16,7 @@ from cli.cdk.deploy import deploy_command, require_cdk, run_deploy
 from cli.cdk.settings_file import write_setting
 from cli.cluster_lock import Lock
 from cli.errors import ClusterError
-from cli.sizes.groups import instance_ids, is_paused, read_groups
+from cli.node_groups.groups import instance_ids, is_paused, read_groups
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation.type_defs import StackTypeDef

@@ -31,7 +31,7 @@ class ZoneSearch:
     def run(self, resume_zone: str = "") -> Iterator[ZoneOutcome]:
         """Yield the outcome of each attempt, ending with the first complete or final one. Raises ClusterError.
 
-        An attempt that an earlier run began in `resume_zone` is completed first.
+        An attempt that an earlier run began in ``resume_zone`` is completed first.
         """
         backoff_s, current = FIRST_BACKOFF_S, resume_zone
         order = sorted(self.zones, key=lambda zone: zone != resume_zone)
@@ -57,7 +57,7 @@ class ZoneSearch:
         return Fleet.of_stack(self.deployer, self.declared).start(zone)
 
     def _has_ended(self, *, after_s: float = 0.0) -> bool:
-        """Return True if an attempt that begins in this many seconds would begin after `until`."""
+        """Return True if an attempt that begins in this many seconds would begin after ``until``."""
         return self.until is not None and datetime.now(timezone.utc) + timedelta(seconds=after_s) >= self.until
 
 

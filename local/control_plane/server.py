@@ -69,25 +69,37 @@ MOTO_VERSION = "5.2.5"
 """Version whose private names this package wraps."""
 
 _WRAPPED_IN_ORDER: Final[Mapping[str, tuple[ModuleType, ...]]] = {
-    # The last refuses before anything is created or changed.
-    "CloudFormationBackend.create_stack": (stacks, template_rules),
-    "CloudFormationBackend.update_stack": (stack_updates, template_rules),
-    "CloudFormationBackend.create_change_set": (change_sets, template_rules),
+    "CloudFormationBackend.create_stack": (
+        stacks,
+        template_rules,  # outermost: refuses before anything is created
+    ),
+    "CloudFormationBackend.update_stack": (
+        stack_updates,
+        template_rules,  # outermost: refuses before anything is changed
+    ),
+    "CloudFormationBackend.create_change_set": (
+        change_sets,
+        template_rules,  # outermost: refuses before anything is created
+    ),
     "FakeAutoScalingGroup.create_from_cloudformation_json": (lifecycle_hooks, group_checks),
     "FakeAutoScalingGroup._set_launch_configuration": (template_launches, group_checks),
-    # The last records what the first does.
-    "FakeAutoScalingGroup.replace_autoscaling_group_instances": (template_launches, activities),
-    # The last disassociates the address of what the first terminates.
-    "Instance.terminate": (template_launches, elastic_ips),
+    "FakeAutoScalingGroup.replace_autoscaling_group_instances": (
+        template_launches,
+        activities,  # outermost: records what template_launches does
+    ),
+    "Instance.terminate": (
+        template_launches,
+        elastic_ips,  # outermost: disassociates the address of what template_launches terminates
+    ),
     "EC2Backend.run_instances": (
         capacity,  # counts running instances
         network_interfaces,  # completes the request
         placement,  # completes the request
         checks,  # refuses an invalid request
-        capacity_reservations,  # assigns the reservation
+        capacity_reservations,  # outermost: assigns the reservation
     ),
 }
-"""Additions to moto that wrap the same function, outermost last: each calls those before it."""
+"""Additions to moto that wrap the same function, outermost last: each calls those listed before it."""
 
 _INDEPENDENT: Final[tuple[ModuleType, ...]] = (
     availability_zones,

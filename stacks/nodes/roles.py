@@ -60,7 +60,7 @@ class NodeResources:
     bucket: str
     bundle: str
     """The bundle's S3 object; ``Asset.grant_read`` would grant its complete bucket."""
-    address: str | None
+    elastic_ip: str | None
     """The master's Elastic IP, if the cluster has one."""
     creates_file_system: bool = False
     """True if the stack creates the shared file system, whose ID the master must query."""
@@ -94,7 +94,7 @@ class NodeRoles(Construct):
                 *self._own_group_statements(contract.MASTER),
                 *_master_statements(resources),
                 *_shared_storage_statements(resources),
-                *self._own_address_statements(resources.address),
+                *self._elastic_ip_statements(resources.elastic_ip),
                 *sessions,
             ],
         )
@@ -174,13 +174,13 @@ class NodeRoles(Construct):
             )
         ]
 
-    def _own_address_statements(self, address: str | None) -> list[iam.PolicyStatement]:
-        """Allow a master to associate this one address with instances of the master's group."""
-        if address is None:
+    def _elastic_ip_statements(self, elastic_ip: str | None) -> list[iam.PolicyStatement]:
+        """Allow a master to associate this one Elastic IP with instances of the master's group."""
+        if elastic_ip is None:
             return []
         group = contract.group_name(self._cluster_name, contract.MASTER)
         return [
-            iam.PolicyStatement(actions=["ec2:AssociateAddress"], resources=[address]),
+            iam.PolicyStatement(actions=["ec2:AssociateAddress"], resources=[elastic_ip]),
             iam.PolicyStatement(
                 actions=["ec2:AssociateAddress"],
                 resources=[self._arn("ec2", "instance/*")],

@@ -52,10 +52,10 @@ class ClusterProps(
 ):
     """The settings of one cluster, as flat attributes.
 
-    Settings are flat in cdk.json and in the constructor, like the props of any CDK construct, so the concerns are base
-    classes and not attributes. A concern that needs the settings of another extends its class and checks after it.
-    Therefore the order of the bases determines only the order of the fields, from the last base to the first, and which
-    of several errors is reported.
+    Settings are flat in cdk.json and in the constructor, like the props of any CDK construct. Each concern is therefore
+    a base class, not an attribute. A concern that needs the settings of another extends its class and checks after it.
+    The order of the bases matters in two ways only. Fields are ordered from the last base to the first. If several
+    settings are wrong, the order determines which error is reported.
     """
 
     def __post_init__(self) -> None:

@@ -42,11 +42,11 @@ class SimulatedCluster:
     clients: Clients
     subnet: str
     signals: list[tuple[str, str, str]] = field(default_factory=list)
-    completed: list[str] = field(default_factory=list)
+    completed_hooks: list[str] = field(default_factory=list)
     """Instances that completed their lifecycle hook."""
     heartbeats: list[tuple[str, float]] = field(default_factory=list)
     """Heartbeats to the lifecycle hook: the instance and the time."""
-    unhealthy: list[str] = field(default_factory=list)
+    marked_unhealthy: list[str] = field(default_factory=list)
     """Instances that asked for their replacement."""
     clock: Clock = field(default_factory=Clock)
 
@@ -60,7 +60,7 @@ class SimulatedCluster:
         instance_id, group = action.pop("InstanceId"), action.pop("AutoScalingGroupName")
         assert group in (f"{CLUSTER}-master", f"{CLUSTER}-worker")
         assert action == {"LifecycleHookName": DRAIN_HOOK, "LifecycleActionResult": "CONTINUE"}
-        self.completed.append(instance_id)
+        self.completed_hooks.append(instance_id)
 
     def record_heartbeat(self, **action: str) -> None:
         """Stand in for Auto Scaling, as above."""
@@ -71,7 +71,7 @@ class SimulatedCluster:
 
     def record_health(self, **health: object) -> None:
         """Stand in for Auto Scaling, which alone decides about a node's health."""
-        self.unhealthy.append(str(health.pop("InstanceId")))
+        self.marked_unhealthy.append(str(health.pop("InstanceId")))
         assert health == {"HealthStatus": "Unhealthy", "ShouldRespectGracePeriod": False}
 
     @property
@@ -160,7 +160,7 @@ class SimulatedCluster:
             "root": root,
             "system": system,
             "identify": lambda: Identity(instance_id=instance_id, address=address),
-            "read_notice": metadata,
+            "read_metadata": metadata,
             "connect": lambda _region: self.clients,
             "shipper": LogShipper(monotonic=self.clock),
             "nvidia_smi": lambda: None,

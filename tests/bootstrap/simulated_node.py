@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.agent import Agent
-from bootstrap.cluster.termination_notice import TerminationNotice
+from bootstrap.cluster.termination_notice import InstanceMetadata, TerminationNotice
 from bootstrap.config import NodeConfig, parse_config
 from bootstrap.errors import MetadataError
 from bootstrap.files.paths import under_root
@@ -98,12 +98,13 @@ class RecordedSystem:
 class Metadata:
     """The answers of one node's metadata service; an exception while it is down."""
 
+    public_address: str | None = None
     notice: TerminationNotice | MetadataError = field(default_factory=TerminationNotice)
 
-    def __call__(self) -> TerminationNotice:
+    def __call__(self) -> InstanceMetadata:
         if isinstance(self.notice, MetadataError):
             raise self.notice
-        return self.notice
+        return InstanceMetadata(public_address=self.public_address, notice=self.notice)
 
 
 @dataclass(kw_only=True)

@@ -186,4 +186,4 @@ def test_crash_that_no_stack_waits_for_is_reported_once(
             agent_service.serve(tmp_path)
     assert asked == ["i-1 agent-crashed ZeroDivisionError"]
     # Another machine would crash in the same way.
-    assert cluster.unhealthy == []
+    assert cluster.marked_unhealthy == []

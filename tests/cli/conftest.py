@@ -145,7 +145,7 @@ def cluster(
     monkeypatch.chdir(tmp_path)
     Path("cdk.json").write_text(json.dumps({"context": {"cluster": SETTINGS}}))
     made = UpCluster(aws=local_aws, stacks=Stacks(aws=local_aws))
-    monkeypatch.setattr("cli.sizes.waiting.time.sleep", made.write_members)
+    monkeypatch.setattr("cli.node_groups.waiting.time.sleep", made.write_members)
     monkeypatch.setattr("cli.cdk.deploy.subprocess.run", made.cdk)
     monkeypatch.setattr("cli.up.zone_deployer.require_cdk", lambda: None)
     monkeypatch.setattr("cli.cluster_lock._boot", lambda: "boot")

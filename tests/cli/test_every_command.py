@@ -183,6 +183,6 @@ def test_paused_cluster_is_named_where_the_master_is_looked_for(
     row = {"instance_id": moto_cluster.instance_ids[1], "address": "10.0.1.20", "node_type": "worker", "host_key": KEY}
     put_members(moto_cluster.table, [{"node_index": 2, **row}], desired_nodes=3)
     paused = ScalingGroups(names=("g",), instance_ids=(), desired=0, since=datetime.now(timezone.utc))
-    monkeypatch.setattr("cli.sizes.paused_error.find_groups", lambda *_: paused)
+    monkeypatch.setattr("cli.node_groups.paused_error.find_groups", lambda *_: paused)
     assert main(LINES["logs"].split()) == EXIT_FAILED
     assert error_line(capsys) == "the cluster is paused: dlcluster resume brings its nodes back"

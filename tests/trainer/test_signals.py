@@ -19,7 +19,7 @@ if len(sys.argv) > 1:
     trainer.signals.LAST_STEP_S = float(sys.argv[1])
 logging.basicConfig(format="%(message)s")
 signals = Signals()
-with signals.deferred():
+with signals.graceful_stop():
     print("training", file=sys.stderr, flush=True)
     sys.stdin.readline()
     print("kept a checkpoint for", signals.received.name)

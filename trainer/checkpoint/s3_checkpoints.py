@@ -37,7 +37,7 @@ class S3Checkpoints:
         Raises TrainerError if S3 does not answer: after a mere warning, the run would start over and delete the
         checkpoint.
         """
-        newest = max(self._folder.names(prefix), default="")
+        newest = max(self._folder.names(starting_with=prefix), default="")
         self._last_name = newest or None
         if newest > than:
             self._folder.download(newest, into / newest)
@@ -92,5 +92,5 @@ class S3Checkpoints:
         """Delete all checkpoints with this prefix from S3."""
         self.wait_until_uploaded()
         self._last_name = None
-        for name in self._folder.names(prefix):
+        for name in self._folder.names(starting_with=prefix):
             self._folder.delete(name)

@@ -147,7 +147,7 @@ def _add_run_options(parser: ArgumentParser) -> None:
     add(
         "--checkpoint-seconds",
         type=number(float, "a number above 0"),
-        metavar="S",
+        metavar="SECONDS",
         help="seconds between checkpoints; one is also saved at the end of each epoch "
         f"(default {default.checkpoint_seconds:g})",
     )

@@ -12,8 +12,8 @@ from cli.aws.nodes import check_instance, choose_node
 from cli.command import cluster_command
 from cli.completion import complete_cluster, complete_node
 from cli.errors import ClusterError
+from cli.node_groups.paused_error import replace_error_if_paused
 from cli.shared_options import Selection
-from cli.sizes.paused_error import replace_error_if_paused
 from cli.ssh.session_manager import start_session
 from cli.ssh.table_options import read_named_membership, table_options
 

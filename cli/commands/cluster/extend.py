@@ -14,9 +14,9 @@ from cli.cdk.context import cdk_option, read_context, read_props
 from cli.cdk.deploy import set_and_deploy
 from cli.command import cluster_command
 from cli.errors import UsageError
+from cli.node_groups.groups import read_groups, require_settled
 from cli.output import json_option, print_json
 from cli.shared_options import Selection, invocation
-from cli.sizes.groups import read_groups, require_settled
 from stacks.settings.lifetime import DELETE, DELETE_AFTER
 from stacks.settings.parsing import format_utc, parse_duration
 

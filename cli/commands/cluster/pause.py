@@ -10,10 +10,8 @@ from cli.cluster_context import resolve_cluster
 from cli.command import cluster_command
 from cli.costs.parts import paused_line
 from cli.costs.read import read_parts
-from cli.output import json_option, print_json
-from cli.shared_options import Selection, invocation
-from cli.sizes.confirm import confirm, warn_about_jobs_that_would_stop
-from cli.sizes.groups import (
+from cli.node_groups.confirm import confirm, warn_about_jobs_that_would_stop
+from cli.node_groups.groups import (
     instance_ids,
     is_paused,
     pause_groups,
@@ -23,7 +21,9 @@ from cli.sizes.groups import (
     sizes_by_node_type,
     terminate_instances,
 )
-from cli.sizes.waiting import GONE_TIMEOUT_S, wait_until_gone
+from cli.node_groups.waiting import GONE_TIMEOUT_S, wait_until_gone
+from cli.output import json_option, print_json
+from cli.shared_options import Selection, invocation
 from stacks.prices.price_list import price_list
 from stacks.prices.rate import hourly_rate
 

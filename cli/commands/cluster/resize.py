@@ -15,12 +15,12 @@ from cli.cdk.deploy import set_and_deploy
 from cli.command import cluster_command
 from cli.costs.read import read_parts
 from cli.errors import ClusterError, UsageError
+from cli.node_groups.changes import SizeChange, describe
+from cli.node_groups.confirm import confirm, warn_about_jobs_that_would_stop
+from cli.node_groups.groups import read_groups, require_placed, require_settled, resume_groups, sizes_by_node_type
+from cli.node_groups.waiting import wait_until_ready
 from cli.output import json_option, print_json
 from cli.shared_options import Selection, invocation
-from cli.sizes.changes import SizeChange, describe
-from cli.sizes.confirm import confirm, warn_about_jobs_that_would_stop
-from cli.sizes.groups import read_groups, require_placed, require_settled, resume_groups, sizes_by_node_type
-from cli.sizes.waiting import wait_until_ready
 from stacks.prices.price_list import price_list
 from stacks.prices.rate import describe_rate, hourly_rate
 

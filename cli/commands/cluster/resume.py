@@ -13,11 +13,11 @@ from cli.cluster_context import resolve_cluster
 from cli.command import cluster_command
 from cli.costs.read import read_parts
 from cli.errors import ClusterError
+from cli.node_groups.groups import read_groups, require_placed, require_settled, resume_groups, sizes_by_node_type
+from cli.node_groups.waiting import READY_TIMEOUT_S, wait_until_ready
 from cli.output import json_option, print_json, print_table
 from cli.reports.capacity_block import parse_deployed_block
 from cli.shared_options import Selection, invocation
-from cli.sizes.groups import read_groups, require_placed, require_settled, resume_groups, sizes_by_node_type
-from cli.sizes.waiting import READY_TIMEOUT_S, wait_until_ready
 from stacks.prices.price_list import price_list
 from stacks.prices.rate import describe_rate, hourly_rate
 from stacks.settings.parsing import format_utc
@@ -26,7 +26,7 @@ from stacks.settings.parsing import format_utc
 @cluster_command("resume", examples=("dlcluster resume", "dlcluster resume --timeout 3600 --json"))
 @click.option(
     "--timeout",
-    metavar="S",
+    metavar="SECONDS",
     type=click.FloatRange(0),
     help=f"Seconds to wait for the nodes (default: {READY_TIMEOUT_S:.0f} plus setup_timeout).",
 )

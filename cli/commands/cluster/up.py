@@ -9,11 +9,11 @@ from cli.aws.clients import create_clients
 from cli.cdk.context import cdk_option, read_context, read_props
 from cli.cluster_lock import Lock
 from cli.command import cluster_command
+from cli.node_groups.confirm import confirm
+from cli.node_groups.waiting import READY_TIMEOUT_S, wait_until_ready
 from cli.output import json_option, print_json, print_table
 from cli.preflight.target import PreflightTarget
 from cli.shared_options import Selection
-from cli.sizes.confirm import confirm
-from cli.sizes.waiting import READY_TIMEOUT_S, wait_until_ready
 from cli.up import requirements
 from cli.up.recovery import running_zone
 from cli.up.report import print_cost, scores_line
@@ -28,7 +28,7 @@ from stacks.prices.price_list import price_list
 @click.option("--until", metavar="HH:MM", default="", help="Try all zones again until this time of the day.")
 @click.option(
     "--timeout",
-    metavar="S",
+    metavar="SECONDS",
     type=click.FloatRange(0),
     help=f"Seconds to wait for the nodes (default: {READY_TIMEOUT_S:.0f} plus setup_timeout).",
 )

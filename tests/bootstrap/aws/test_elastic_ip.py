@@ -59,10 +59,10 @@ def test_address_is_reassociated_only_if_metadata_differs(
     assert calls["AssociateAddress"] == 1
     run_passes(cluster, master, seconds=1)
     assert calls["AssociateAddress"] == 2
-    master.metadata.notice = TerminationNotice(public_address="198.51.100.7")
+    master.metadata.public_address = "198.51.100.7"
     run_passes(cluster, master, seconds=METADATA_DELAY_S)
     assert calls["AssociateAddress"] == 3
-    master.metadata.notice = TerminationNotice(public_address=address.ip)
+    master.metadata.public_address = address.ip
     run_passes(cluster, master, seconds=3 * METADATA_DELAY_S)
     assert calls["AssociateAddress"] == 3
 
@@ -70,7 +70,7 @@ def test_address_is_reassociated_only_if_metadata_differs(
 def test_address_that_the_master_has_is_not_associated_again(
     cluster: SimulatedCluster, master: SimulatedNode, address: Address, calls: Counter[str]
 ) -> None:
-    master.metadata.notice = TerminationNotice(public_address=address.ip)
+    master.metadata.public_address = address.ip
     cluster.run([master], until=all_ready([master]))
     assert calls["AssociateAddress"] == 0
 

@@ -7,7 +7,7 @@ from threading import Thread
 import pytest
 
 from bootstrap.aws.imds import Identity, read_identity
-from bootstrap.cluster.termination_notice import TerminationNotice, read_notice
+from bootstrap.cluster.termination_notice import InstanceMetadata, TerminationNotice, read_instance_metadata
 from bootstrap.errors import MetadataError
 
 TOKEN = "token-1"
@@ -75,7 +75,6 @@ RISK = "/latest/meta-data/events/recommendations/rebalance"
     ("answers", "notice", "must_drain"),
     [
         ({}, TerminationNotice(), False),
-        ({"/latest/meta-data/public-ipv4": "203.0.113.2"}, TerminationNotice(public_address="203.0.113.2"), False),
         ({LIFECYCLE: "InService"}, TerminationNotice(), False),
         ({LIFECYCLE: "Standby"}, TerminationNotice(), False),
         ({LIFECYCLE: "Terminated"}, TerminationNotice(is_terminating=True), True),
@@ -87,7 +86,7 @@ RISK = "/latest/meta-data/events/recommendations/rebalance"
         ({RISK: '{"noticeTime": "2026-01-01T00:00:00Z"}'}, TerminationNotice(is_rebalance_recommended=True), True),
     ],
 )
-def test_read_notice_parses_metadata(
+def test_notice_is_parsed_from_metadata(
     service: ThreadingHTTPServer,
     monkeypatch: pytest.MonkeyPatch,
     answers: dict[str, str],
@@ -96,8 +95,15 @@ def test_read_notice_parses_metadata(
 ) -> None:
     for path, text in answers.items():
         monkeypatch.setitem(ANSWERS, path, text)
-    assert read_notice(f"127.0.0.1:{service.server_port}", timeout_s=60.0) == notice
+    metadata = read_instance_metadata(f"127.0.0.1:{service.server_port}", timeout_s=60.0)
+    assert (metadata.notice, metadata.public_address) == (notice, None)
     assert notice.must_drain == must_drain
+
+
+def test_public_address_is_read_from_metadata(service: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ANSWERS, "/latest/meta-data/public-ipv4", "203.0.113.2")
+    metadata = read_instance_metadata(f"127.0.0.1:{service.server_port}", timeout_s=60.0)
+    assert metadata == InstanceMetadata(public_address="203.0.113.2")
 
 
 @pytest.mark.parametrize("status", [401, 500, 503])
@@ -109,4 +115,4 @@ def test_error_names_the_status_that_the_service_answered(
 
     monkeypatch.setattr(MetadataHandler, "do_GET", unwell)
     with pytest.raises(MetadataError, match=f"answered {status} on"):
-        read_notice(f"127.0.0.1:{service.server_port}", timeout_s=60.0)
+        read_instance_metadata(f"127.0.0.1:{service.server_port}", timeout_s=60.0)

@@ -67,7 +67,7 @@ def test_late_failure_is_settled_only_by_the_caller(clients: Clients, stubber: S
     # The caller must deal with the node first: an agent that is killed in between must not forget it.
     assert not late.is_settled
     assert not stack_signal(clients, sent_file).is_settled
-    late.record_signal("disk-full")
+    late.mark_settled("disk-full")
     assert stack_signal(clients, sent_file).is_settled
 
 

@@ -70,7 +70,7 @@ def test_no_ssh_key_is_authorized_without_a_master(cluster: SimulatedCluster) ->
     nodes = form_cluster(cluster)
     old, *workers = nodes
     old.metadata.notice = TerminationNotice(is_terminating=True)
-    cluster.run(nodes, until=lambda: bool(cluster.completed))
+    cluster.run(nodes, until=lambda: bool(cluster.completed_hooks))
     assert [authorized_keys(node) for node in nodes] == ["", "", ""]
     assert "deeplearning-master" not in workers[0].text(contract.HOSTS_FILE)
     cluster.terminate(old.instance_id)

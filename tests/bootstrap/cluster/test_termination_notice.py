@@ -50,13 +50,13 @@ def test_draining_node_leaves_the_lists_before_it_completes_the_hook(cluster: Si
     assert cluster.by_index() == by_index
     run_seconds(cluster, nodes, int(MEMBERSHIP_PROPAGATION_S) - 1)
     assert listed(nodes, draining_node) == [False, False, False]
-    assert cluster.completed == []
+    assert cluster.completed_hooks == []
     assert hook_is_kept_alive(cluster, draining_node)
     run_seconds(cluster, nodes, 3)
-    assert cluster.completed == [draining_node.instance_id]
-    assert cluster.unhealthy == []
+    assert cluster.completed_hooks == [draining_node.instance_id]
+    assert cluster.marked_unhealthy == []
     run_seconds(cluster, nodes, 10)
-    assert cluster.completed == [draining_node.instance_id]
+    assert cluster.completed_hooks == [draining_node.instance_id]
     for node in (master, other):
         assert node.text(contract.WORKERS_FILE) == "deeplearning-worker1\ndeeplearning-worker3\n"
         assert "DEEPLEARNING_WORKERS_COUNT=2\n" in node.text(contract.ENVIRONMENT_FILE)
@@ -70,7 +70,7 @@ def test_replacement_takes_the_index_of_the_draining_node(cluster: SimulatedClus
     nodes = form_cluster(cluster)
     master, draining_node, other = nodes
     draining_node.metadata.notice = TERMINATING
-    run_seconds(cluster, nodes, 40, until=lambda: bool(cluster.completed))
+    run_seconds(cluster, nodes, 40, until=lambda: bool(cluster.completed_hooks))
     cluster.terminate(draining_node.instance_id)
     alive = [master, cluster.boot_replacement("worker", of=nodes), other]
     cluster.run(alive, until=lambda: all(node.text(contract.HOSTS_FILE) == hosts_file(alive) for node in alive))
@@ -81,7 +81,7 @@ def test_only_node_of_a_cluster_leaves_without_waiting(cluster: SimulatedCluster
     [master] = form_cluster(cluster, workers=0)
     master.metadata.notice = TERMINATING
     master.agent.run_pass()
-    assert cluster.completed == [master.instance_id]
+    assert cluster.completed_hooks == [master.instance_id]
     assert master.text(contract.WORKERS_FILE) == ""
 
 
@@ -90,9 +90,9 @@ def test_draining_node_waits_for_readers_of_older_lists(cluster: SimulatedCluste
     cluster.run(nodes[:2], until=lambda: len(cluster.by_index()) == 2)
     nodes[2].metadata.notice = TERMINATING
     run_seconds(cluster, nodes, int(MEMBERSHIP_PROPAGATION_S))
-    assert cluster.completed == []
+    assert cluster.completed_hooks == []
     run_seconds(cluster, nodes, 2)
-    assert cluster.completed == [nodes[2].instance_id]
+    assert cluster.completed_hooks == [nodes[2].instance_id]
     assert nodes[2].instance_id not in cluster.by_index().values()
 
 
@@ -100,7 +100,7 @@ def test_node_draining_before_the_first_membership_does_not_wait(cluster: Simula
     worker = launch_nodes(cluster)[1]
     worker.metadata.notice = TERMINATING
     worker.agent.run_pass()
-    assert cluster.completed == [worker.instance_id]
+    assert cluster.completed_hooks == [worker.instance_id]
 
 
 def test_node_that_drains_early_never_reports_ready(cluster: SimulatedCluster) -> None:
@@ -137,7 +137,7 @@ def test_master_with_a_notice_removes_itself_as_master_at_once(cluster: Simulate
     nodes[0].agent.run_pass()
     assert cluster.table.read_membership().master is None
     run_seconds(cluster, nodes, int(MEMBERSHIP_PROPAGATION_S) + 1)
-    assert cluster.completed == [nodes[0].instance_id]
+    assert cluster.completed_hooks == [nodes[0].instance_id]
     assert listed(nodes, nodes[0]) == [False, False, False]
 
 
@@ -152,7 +152,7 @@ def test_interrupted_node_leaves_the_lists_without_requesting_replacement(
     run_seconds(cluster, nodes, AFTER_DROP_TIMEOUT_S)
     assert listed(nodes, nodes[2]) == [False, False, False]
     assert cluster.by_index()[3] == nodes[2].instance_id
-    assert (cluster.completed, cluster.unhealthy) == ([], [])
+    assert (cluster.completed_hooks, cluster.marked_unhealthy) == ([], [])
 
 
 def test_node_at_risk_leaves_the_lists_and_requests_replacement_once(cluster: SimulatedCluster) -> None:
@@ -160,10 +160,10 @@ def test_node_at_risk_leaves_the_lists_and_requests_replacement_once(cluster: Si
     nodes[2].metadata.notice = REBALANCE_RECOMMENDED
     run_seconds(cluster, nodes, AFTER_DROP_TIMEOUT_S)
     assert listed(nodes, nodes[2]) == [False, False, False]
-    assert (cluster.completed, cluster.unhealthy) == ([], [nodes[2].instance_id])
+    assert (cluster.completed_hooks, cluster.marked_unhealthy) == ([], [nodes[2].instance_id])
     nodes[2].metadata.notice = TerminationNotice(is_rebalance_recommended=True, is_terminating=True)
     run_seconds(cluster, nodes, int(MEMBERSHIP_PROPAGATION_S) + 1)
-    assert (cluster.completed, cluster.unhealthy) == ([nodes[2].instance_id], [nodes[2].instance_id])
+    assert (cluster.completed_hooks, cluster.marked_unhealthy) == ([nodes[2].instance_id], [nodes[2].instance_id])
 
 
 def refused(
@@ -197,7 +197,7 @@ def test_heartbeat_is_not_repeated_without_an_active_hook(
     asked = refused(cluster, monkeypatch, "No active Lifecycle Action found", call="record_lifecycle_action_heartbeat")
     draining_node.metadata.notice = TERMINATING
     run_seconds(cluster, [draining_node], int(DROP_TIMEOUT_S) + 2)
-    assert (asked, cluster.completed) == ([draining_node.instance_id], [])
+    assert (asked, cluster.completed_hooks) == ([draining_node.instance_id], [])
 
 
 def test_hook_is_completed_again_after_another_refusal(
@@ -210,17 +210,17 @@ def test_hook_is_completed_again_after_another_refusal(
         run_seconds(cluster, [master], 3)
         assert asked == [master.instance_id] * 3
     master.agent.run_pass()
-    assert cluster.completed == [master.instance_id]
+    assert cluster.completed_hooks == [master.instance_id]
 
 
 def test_draining_node_waits_at_most_the_drop_timeout(cluster: SimulatedCluster) -> None:
     _, draining_node, other = form_cluster(cluster)  # and the master is dead from now on
     draining_node.metadata.notice = TERMINATING
     run_seconds(cluster, [draining_node, other], int(DROP_TIMEOUT_S))
-    assert cluster.completed == []
+    assert cluster.completed_hooks == []
     assert hook_is_kept_alive(cluster, draining_node)
     run_seconds(cluster, [draining_node, other], 2)
-    assert cluster.completed == [draining_node.instance_id]
+    assert cluster.completed_hooks == [draining_node.instance_id]
 
 
 def test_node_without_access_to_the_table_still_completes_the_hook(
@@ -234,7 +234,7 @@ def test_node_without_access_to_the_table_still_completes_the_hook(
     nodes[2].metadata.notice = TerminationNotice(is_terminating=True)
     monkeypatch.setattr(cluster.clients.dynamodb, "_make_api_call", unreachable)
     run_seconds(cluster, nodes, int(DROP_TIMEOUT_S) + 2)
-    assert cluster.completed == [nodes[2].instance_id]
+    assert cluster.completed_hooks == [nodes[2].instance_id]
 
 
 def test_restarted_agent_without_the_table_does_not_end_its_hook(
@@ -250,10 +250,10 @@ def test_restarted_agent_without_the_table_does_not_end_its_hook(
     restarted.metadata.notice = TERMINATING
     monkeypatch.setattr(cluster.clients.dynamodb, "_make_api_call", unreachable)
     run_seconds(cluster, [restarted], int(DROP_TIMEOUT_S))
-    assert cluster.completed == []
+    assert cluster.completed_hooks == []
     assert hook_is_kept_alive(cluster, restarted)
     run_seconds(cluster, [restarted], 2)
-    assert cluster.completed == [restarted.instance_id]
+    assert cluster.completed_hooks == [restarted.instance_id]
 
 
 def test_metadata_outage_neither_adds_nor_cancels_a_notice(cluster: SimulatedCluster) -> None:
@@ -268,4 +268,4 @@ def test_metadata_outage_neither_adds_nor_cancels_a_notice(cluster: SimulatedClu
     assert record(cluster, draining_node).draining
     assert not record(cluster, other).draining
     assert listed(nodes, other) == [True, True, True]
-    assert cluster.completed == [draining_node.instance_id]
+    assert cluster.completed_hooks == [draining_node.instance_id]

@@ -52,8 +52,8 @@ def ranks(node: SimulatedNode, *, grace_s: float) -> Iterator[None]:
 def completes_after(cluster: SimulatedCluster, nodes: list[SimulatedNode], node: SimulatedNode, *, most: float) -> int:
     """Return the seconds until a node completes its hook, which its heartbeats must have kept alive."""
     node_id = node.instance_id
-    seconds = run_seconds(cluster, nodes, int(most), until=lambda: node_id in cluster.completed)
-    assert node_id in cluster.completed, f"not completed within {most} s"
+    seconds = run_seconds(cluster, nodes, int(most), until=lambda: node_id in cluster.completed_hooks)
+    assert node_id in cluster.completed_hooks, f"not completed within {most} s"
     assert hook_stays(cluster, node)
     return seconds
 
@@ -82,7 +82,7 @@ def test_node_ends_as_soon_as_its_ranks_have_ended(cluster: SimulatedCluster) ->
     with ranks(nodes[1], grace_s=300):
         nodes[1].metadata.notice = TERMINATING
         run_seconds(cluster, nodes, 150, every_s=SPARSE_S)
-        assert cluster.completed == []
+        assert cluster.completed_hooks == []
         assert hook_stays(cluster, nodes[1])
     assert completes_after(cluster, nodes, nodes[1], most=5) <= 2
 
@@ -95,7 +95,7 @@ def test_ranks_delay_the_end_by_their_grace_at_most(cluster: SimulatedCluster, g
         nodes[1].agent.run_pass()
         drop(cluster, nodes, nodes[1])
         run_seconds(cluster, nodes[1:2], allowed_s, every_s=SPARSE_S)
-        assert cluster.completed == []
+        assert cluster.completed_hooks == []
         assert completes_after(cluster, nodes[1:2], nodes[1], most=SIGTERM_DELIVERY_S + 15) >= SIGTERM_DELIVERY_S - 5
 
 
@@ -117,12 +117,12 @@ def test_nodes_that_end_together_wait_for_their_own_ranks(cluster: SimulatedClus
         on_master.enter_context(ranks(nodes[0], grace_s=300))
         saving.enter_context(ranks(nodes[2], grace_s=300))
         run_seconds(cluster, nodes, 100, every_s=SPARSE_S)
-        assert cluster.completed == [nodes[1].instance_id]
+        assert cluster.completed_hooks == [nodes[1].instance_id]
         on_master.close()
         run_seconds(cluster, nodes, 3)
-        assert cluster.completed == [nodes[1].instance_id, nodes[0].instance_id]
+        assert cluster.completed_hooks == [nodes[1].instance_id, nodes[0].instance_id]
     run_seconds(cluster, nodes, 3)
-    assert cluster.completed == [nodes[1].instance_id, nodes[0].instance_id, nodes[2].instance_id]
+    assert cluster.completed_hooks == [nodes[1].instance_id, nodes[0].instance_id, nodes[2].instance_id]
 
 
 def test_interrupted_node_is_not_held_beyond_its_two_minutes(cluster: SimulatedCluster) -> None:
@@ -130,7 +130,7 @@ def test_interrupted_node_is_not_held_beyond_its_two_minutes(cluster: SimulatedC
     with ranks(nodes[1], grace_s=600):
         nodes[1].metadata.notice = TerminationNotice(is_interruption_pending=True, is_terminating=True)
         run_seconds(cluster, nodes, int(SPOT_NOTICE_S) - 5, every_s=SPARSE_S)
-        assert cluster.completed == []
+        assert cluster.completed_hooks == []
         assert completes_after(cluster, nodes, nodes[1], most=10) >= 5
 
 
@@ -163,7 +163,7 @@ def test_slow_passes_keep_the_hook_alive(cluster: SimulatedCluster, monkeypatch:
     with ranks(terminating, grace_s=300):
         run_seconds(cluster, [terminating], 15)
         assert hook_stays(cluster, terminating)
-    assert cluster.completed == []
+    assert cluster.completed_hooks == []
 
 
 def test_master_that_waits_for_ranks_calls_aws_as_rarely_as_before(
@@ -181,7 +181,7 @@ def test_master_that_waits_for_ranks_calls_aws_as_rarely_as_before(
         worker.metadata.notice = TERMINATING
         worker.agent.run_pass()
         drop(cluster, nodes, worker)
-        assert cluster.completed == []
+        assert cluster.completed_hooks == []
 
 
 def test_aws_grants_more_than_the_longest_wait() -> None:

@@ -50,7 +50,7 @@ def test_missing_gpu_fails_the_deploy_without_a_replacement(cluster: SimulatedCl
     cluster.clock.now += 600.0
     master.agent.run_pass()
     assert cluster.signals == [("MasterGroup", "FAILURE", f"{master.instance_id} gpus 3/4")]
-    assert cluster.unhealthy == []
+    assert cluster.marked_unhealthy == []
 
 
 def test_silent_master_fails_the_deploy(cluster: SimulatedCluster) -> None:
@@ -59,14 +59,14 @@ def test_silent_master_fails_the_deploy(cluster: SimulatedCluster) -> None:
     master = cluster.boot_node("master", answers_ssh=lambda _address: False)
     run_past_the_deadline(cluster, master)
     assert cluster.signals == [("MasterGroup", "FAILURE", f"{master.instance_id} deeplearning-master silent")]
-    assert cluster.unhealthy == []
+    assert cluster.marked_unhealthy == []
 
 
 @pytest.mark.usefixtures("_stack_created")
 def test_broken_node_after_deploy_requests_replacement_once(cluster: SimulatedCluster) -> None:
     master = master_with(cluster, Gpus(3))
     run_past_the_deadline(cluster, master)
-    assert cluster.unhealthy == [master.instance_id]
+    assert cluster.marked_unhealthy == [master.instance_id]
 
 
 @pytest.mark.usefixtures("_stack_created")
@@ -74,7 +74,7 @@ def test_agent_failure_after_deploy_requests_replacement(cluster: SimulatedClust
     master = master_with(cluster, Gpus(4))
     under_root(master.root, HOST_KEY_FILE).unlink()
     run_past_the_deadline(cluster, master)
-    assert cluster.unhealthy == [master.instance_id]
+    assert cluster.marked_unhealthy == [master.instance_id]
 
 
 def throttled(**_: object) -> None:
@@ -91,7 +91,7 @@ def test_aws_outage_does_not_request_replacement(
     with monkeypatch.context() as outage:
         outage.setattr(getattr(cluster.clients, service), "_make_api_call", lambda *_: throttled())
         run_past_the_deadline(cluster, master)
-    assert cluster.unhealthy == []
+    assert cluster.marked_unhealthy == []
     run_passes(cluster, master, 5, every=20.0)
     assert cluster.by_index() == {1: master.instance_id}
 
@@ -105,7 +105,7 @@ def test_nvidia_smi_failure_does_not_replace_ready_node(cluster: SimulatedCluste
 
     restarted = cluster.boot_node("master", settings={"gpu_count": 4}, nvidia_smi=mismatch)
     run_minutes(cluster, restarted, FAILURES_BEFORE_REPLACEMENT + 2)
-    assert cluster.unhealthy == []
+    assert cluster.marked_unhealthy == []
 
 
 @pytest.mark.usefixtures("_stack_created")
@@ -119,7 +119,7 @@ def test_failed_replacement_request_is_retried_after_restart(
         run_past_the_deadline(cluster, master)
     restarted = cluster.boot_node("master", settings={"gpu_count": 4}, nvidia_smi=gpus)
     run_passes(cluster, restarted, 3, every=20.0)
-    assert cluster.unhealthy == [master.instance_id]
+    assert cluster.marked_unhealthy == [master.instance_id]
 
 
 def test_broken_node_with_a_read_only_disk_requests_its_replacement(
@@ -134,7 +134,7 @@ def test_broken_node_with_a_read_only_disk_requests_its_replacement(
 
     monkeypatch.setattr("bootstrap.files.node_files.NodeFiles.write", read_only)
     run_minutes(cluster, master, FAILURES_BEFORE_REPLACEMENT + 2)
-    assert cluster.unhealthy == [master.instance_id]
+    assert cluster.marked_unhealthy == [master.instance_id]
 
 
 def waits_for_a_peer(cluster: SimulatedCluster) -> SimulatedNode:
@@ -162,7 +162,7 @@ def test_waiting_node_after_deploy_is_kept(
     cluster: SimulatedCluster, made: Callable[[SimulatedCluster], SimulatedNode]
 ) -> None:
     run_past_the_deadline(cluster, made(cluster))
-    assert cluster.unhealthy == []
+    assert cluster.marked_unhealthy == []
 
 
 @pytest.mark.parametrize("made", WAITING)
@@ -185,11 +185,11 @@ def test_broken_optional_node_is_replaced_without_failure_signal(cluster: Simula
     gpus = Gpus(3)
     master = master_with(cluster, gpus, fails_deploy=False)
     run_past_the_deadline(cluster, master)
-    assert (cluster.signals, cluster.unhealthy) == ([], [master.instance_id])
+    assert (cluster.signals, cluster.marked_unhealthy) == ([], [master.instance_id])
     run_passes(cluster, master, 3, every=10.0)
-    assert (cluster.signals, cluster.unhealthy) == ([], [master.instance_id])
+    assert (cluster.signals, cluster.marked_unhealthy) == ([], [master.instance_id])
 
 
 def test_waiting_optional_node_is_kept(cluster: SimulatedCluster) -> None:
     run_past_the_deadline(cluster, master_with(cluster, Gpus(4), workers=1, fails_deploy=False))
-    assert (cluster.signals, cluster.unhealthy) == ([], [])
+    assert (cluster.signals, cluster.marked_unhealthy) == ([], [])

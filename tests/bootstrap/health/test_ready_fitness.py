@@ -19,12 +19,12 @@ def test_node_with_a_lost_gpu_requests_replacement_once(
     gpus = Gpus(4)
     master = ready_master(cluster, gpus)
     run_minutes(cluster, master, 3)
-    assert cluster.unhealthy == []
+    assert cluster.marked_unhealthy == []
     gpus.count = 3
     run_minutes(cluster, master, FAILURES_BEFORE_REPLACEMENT - 1)
-    assert cluster.unhealthy == []
+    assert cluster.marked_unhealthy == []
     run_minutes(cluster, master, 10)
-    assert cluster.unhealthy == [master.instance_id]
+    assert cluster.marked_unhealthy == [master.instance_id]
     output = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert output == ["check failed: gpus 3/4", "asked digits-master to replace this node: gpus 3/4"]
 
@@ -37,7 +37,7 @@ def test_gpu_that_is_back_in_time_is_forgiven(cluster: SimulatedCluster) -> None
         run_minutes(cluster, master, FAILURES_BEFORE_REPLACEMENT - 1)
         gpus.count = 4
         run_minutes(cluster, master, 2)
-    assert cluster.unhealthy == []
+    assert cluster.marked_unhealthy == []
 
 
 @pytest.mark.parametrize(("number", "replaced"), [(errno.EROFS, True), (errno.ENOSPC, False)])
@@ -52,7 +52,7 @@ def test_failing_scratch_disk_replaces_the_node_and_a_full_one_does_not(
 
     monkeypatch.setattr(os, "fsync", fail)
     run_minutes(cluster, master, FAILURES_BEFORE_REPLACEMENT + 3)
-    assert cluster.unhealthy == ([master.instance_id] if replaced else [])
+    assert cluster.marked_unhealthy == ([master.instance_id] if replaced else [])
 
 
 def test_failed_replacement_request_is_repeated(cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +67,7 @@ def test_failed_replacement_request_is_repeated(cluster: SimulatedCluster, monke
         patch.setattr(cluster.clients.autoscaling, "set_instance_health", refuse)
         run_minutes(cluster, master, FAILURES_BEFORE_REPLACEMENT + 2)
     run_minutes(cluster, master, 2)
-    assert cluster.unhealthy == [master.instance_id]
+    assert cluster.marked_unhealthy == [master.instance_id]
 
 
 def test_ready_node_does_not_check_its_peers_or_master(cluster: SimulatedCluster) -> None:
@@ -85,4 +85,4 @@ def test_ready_node_does_not_check_its_peers_or_master(cluster: SimulatedCluster
     under_root(nodes[1].root, "/etc/hosts").write_text("127.0.0.1 localhost\n")
     run_minutes(cluster, nodes[1], FAILURES_BEFORE_REPLACEMENT + 2)
     assert len(asked) == 2
-    assert cluster.unhealthy == []
+    assert cluster.marked_unhealthy == []

@@ -70,7 +70,7 @@ def test_node_with_a_failed_setup_stays_a_member_without_jobs(cluster: Simulated
     cluster.run([master, worker], until=lambda: worker.agent.is_signal_settled and master.agent.is_signal_settled)
     master.agent.run_pass()
     assert master.text(WORKERS_FILE) == "deeplearning-worker1\n"
-    assert cluster.unhealthy == []
+    assert cluster.marked_unhealthy == []
     succeed(worker)
     cluster.run([master, worker], until=lambda: setups(cluster) == {1: DONE, 2: DONE})
     master.agent.run_pass()

@@ -8,8 +8,8 @@ import pytest
 
 from cli.errors import EXIT_INTERRUPTED, EXIT_USAGE, ClusterError
 from cli.main import main
+from cli.node_groups import confirm
 from cli.shared_options import Selection
-from cli.sizes import confirm
 from cli.ssh.master_connection import CommandResult, kill_on_disconnect
 from tests.cli.jobs.master import JOB, Master, record
 from tests.cli.moto_cluster import error_line

@@ -144,7 +144,7 @@ def test_paused_cluster_is_reported_with_the_command_to_resume(
     else:
         boto3.client("ec2", region_name=REGION).terminate_instances(InstanceIds=list(cluster.instance_ids))
     paused = ScalingGroups(names=("g",), instance_ids=(), desired=0, since=datetime.now(timezone.utc))
-    monkeypatch.setattr("cli.sizes.paused_error.find_groups", lambda *_: paused)
+    monkeypatch.setattr("cli.node_groups.paused_error.find_groups", lambda *_: paused)
     known = ["--table", cluster.table, "--networks", "10.0.0.0/8"]
     assert main(["ssm-proxy", *known, "demo", node]) == EXIT_FAILED
     assert error_line(capsys) == "the cluster is paused: dlcluster resume brings its nodes back"

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeou
 from bootstrap.aws.group_sizes import PAUSED
 from bootstrap.contract import MASTER, WORKER
 from cli.cluster_lock import LockHeldError
-from cli.sizes.groups import GroupState
+from cli.node_groups.groups import GroupState
 from cli.up.attempt import ZoneAttempt
 from cli.up.launch import Launch, LaunchOutcomeUnknownError, LaunchResult
 from stacks.settings.nodes import declared_sizes

@@ -17,7 +17,7 @@ from bootstrap.aws.group_sizes import PAUSED
 from bootstrap.contract import MASTER, WORKER
 from cli.cluster_lock import LEASE_S, Lock, LockHeldError
 from cli.errors import ClusterError
-from cli.sizes.groups import GroupState
+from cli.node_groups.groups import GroupState
 from cli.up import requirements, terminate_fleet
 from cli.up.fleet import Fleet, ZoneOutcome
 from cli.up.zone_search import ZoneSearch

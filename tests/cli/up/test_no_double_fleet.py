@@ -17,12 +17,12 @@ from cli.aws.clients import Clients
 from cli.cdk.context import read_props
 from cli.cluster_lock import Lock, LockHeldError
 from cli.errors import EXIT_INTERRUPTED, ClusterError
-from cli.sizes.groups import pause_groups
+from cli.node_groups.groups import pause_groups
 from cli.up.attempt import ATTEMPT_TAG
 from cli.up.requirements import require_quota
 from cli.up.terminate_fleet import EMPTY_POLLS_REQUIRED
 from cli.up.zone_deployer import ZoneDeployer
-from tests.cli.sizes.nodeless_cluster import NAME, FakeProcess
+from tests.cli.node_groups.nodeless_cluster import NAME, FakeProcess
 from tests.cli.up.up_cluster import SETTINGS, ZONES, KilledError, UpCluster, all_nodes_in
 from tests.local.control_plane.harness import AccountLimits
 

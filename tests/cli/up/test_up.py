@@ -12,15 +12,16 @@ from bootstrap.aws.group_sizes import PAUSED
 from bootstrap.contract import WORKER
 from cli.main import main
 from cli.up.zone_search import parse_until
-from tests.cli.up.up_cluster import DEPLOY, SETTINGS, WHOLE, ZONES, KilledError, UpCluster, all_nodes_in
+from tests.cli.up.up_cluster import DEPLOY, FLEET_SIZES, SETTINGS, ZONES, KilledError, UpCluster, all_nodes_in
 from tests.local.control_plane.harness import AccountLimits
 
 
 def test_all_nodes_start_in_the_first_zone_with_capacity(
-    cluster: UpCluster, capsys: pytest.CaptureFixture[str]
+    cluster: UpCluster, limits: AccountLimits, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    limits.set(a=1, b=2)  # and no limit in c
     assert cluster.up() == 0
-    assert (cluster.zones(), cluster.sizes(), cluster.running()) == (all_nodes_in(ZONES[2]), WHOLE, 3)
+    assert (cluster.zones(), cluster.sizes(), cluster.running()) == (all_nodes_in(ZONES[2]), FLEET_SIZES, 3)
     assert cluster.cdk_json()["availability_zone"] == ZONES[2]
     shown = capsys.readouterr()
     assert f"demo is running in {ZONES[2]}: 3 nodes" in shown.out
@@ -77,7 +78,7 @@ def test_call_that_was_killed_is_completed_by_the_next(cluster: UpCluster, step:
     with pytest.raises(KilledError):
         cluster.up()
     assert cluster.up() == 0
-    assert (cluster.zones(), cluster.sizes(), cluster.running()) == (all_nodes_in(ZONES[2]), WHOLE, 3)
+    assert (cluster.zones(), cluster.sizes(), cluster.running()) == (all_nodes_in(ZONES[2]), FLEET_SIZES, 3)
     assert cluster.cdk_json()["availability_zone"] == ZONES[2]
 
 

@@ -15,7 +15,7 @@ from cli.aws.clients import Clients
 from cli.cdk.context import read_context, read_props
 from cli.main import main
 from stacks.settings.props import ClusterProps
-from tests.cli.sizes.nodeless_cluster import NAME, FakeProcess, NodelessCluster, template
+from tests.cli.node_groups.nodeless_cluster import NAME, FakeProcess, NodelessCluster, template
 from tests.local.control_plane.harness import REGION
 from tests.local.control_plane.templates import reference, resource
 
@@ -165,7 +165,7 @@ def all_nodes_in(zone: str) -> dict[str, list[str]]:
     return {MASTER: [zone], WORKER: [zone, zone]}
 
 
-WHOLE = {
+FLEET_SIZES = {
     MASTER: GroupSize(min_size=1, desired_capacity=1, max_size=1),
     WORKER: GroupSize(min_size=2, desired_capacity=2, max_size=2),
 }

@@ -86,7 +86,7 @@ def test_agent_that_crashes_is_reported_with_its_traceback(user: User, checkout:
         checkout,
         Edit(
             file="bootstrap/agent.py",
-            old="membership = cluster.coordinator.reconcile(stored)",
+            old="membership = session.coordinator.reconcile(stored)",
             new="raise ZeroDivisionError('broken on purpose')",
         ),
     )

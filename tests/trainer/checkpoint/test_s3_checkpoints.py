@@ -182,7 +182,7 @@ def test_region_is_that_of_the_user_or_node(
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "AWS_CONFIG_FILE": "/nonexistent", **variables}
     for name, value in environment.items():
         monkeypatch.setenv(name, value.format(directory=tmp_path))
-    assert S3Folder("s3://bucket/x").names("net") == [region]
+    assert S3Folder("s3://bucket/x").names(starting_with="net") == [region]
 
 
 @pytest.mark.soak

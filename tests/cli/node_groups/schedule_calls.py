@@ -12,7 +12,7 @@ from stacks.lifetime.eventbridge_schedules import UPDATE_GROUP
 from stacks.lifetime.expiry import Expiry
 from stacks.settings.props import ClusterProps
 from stacks.settings.purchase import parse_capacity_block
-from tests.cli.sizes.nodeless_cluster import NAME, NodelessCluster
+from tests.cli.node_groups.nodeless_cluster import NAME, NodelessCluster
 from tests.stacks.pinned_block import BLOCK, FACTS, SETTINGS
 
 _EXPIRY: Final = "Expiry"

@@ -19,10 +19,10 @@ from cli.aws.scaling import Activity
 from cli.cdk import settings_file
 from cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
 from cli.main import main
-from cli.sizes.waiting import still_starting
+from cli.node_groups.waiting import still_starting
 from stacks.settings.nodes import declared_sizes
 from tests.cli.moto_cluster import error_line
-from tests.cli.sizes.nodeless_cluster import CDK_JSON, DECLARED, STATES, NodelessCluster, hold, in_state
+from tests.cli.node_groups.nodeless_cluster import CDK_JSON, DECLARED, STATES, NodelessCluster, hold, in_state
 
 THREE = declared_sizes(worker_count=3, needed_workers=3)
 COMMANDS: dict[str, tuple[list[str], dict[Any, GroupSize]]] = {
@@ -165,7 +165,7 @@ def test_pause_confirms_and_warns_that_running_jobs_are_unknown(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("cli.sizes.confirm.sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("cli.node_groups.confirm.sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("click.termui.visible_prompt_func", lambda _: answer.strip())
     assert main(["pause"]) == code
     assert "dlcluster: cannot determine which jobs run: " in capsys.readouterr().err
@@ -176,7 +176,7 @@ def test_resume_fails_when_nodes_do_not_start(
     deployed: NodelessCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     in_state(deployed, "paused")
-    monkeypatch.setattr("cli.sizes.waiting.time.sleep", lambda _: None)
+    monkeypatch.setattr("cli.node_groups.waiting.time.sleep", lambda _: None)
     assert main(["resume", "--timeout", "0"]) == EXIT_FAILED
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("dlcluster: waited 0 s for 3 of 3 nodes to join the cluster: dlcluster why shows more")
@@ -201,10 +201,10 @@ def test_reason_of_a_failed_launch_is_printed_once(
             )
         ]
 
-    monkeypatch.setattr("cli.sizes.waiting.read_activities", answer)
+    monkeypatch.setattr("cli.node_groups.waiting.read_activities", answer)
     slept = [0.0]
     clock = SimpleNamespace(sleep=slept.append, monotonic=lambda: sum(slept))
-    monkeypatch.setattr("cli.sizes.waiting.time", clock)
+    monkeypatch.setattr("cli.node_groups.waiting.time", clock)
     assert main(["resume", "--timeout", "5"]) == EXIT_FAILED
     output = capsys.readouterr().err.splitlines()
     assert [line for line in output if "capacity" in line] == [
@@ -222,7 +222,7 @@ def test_ctrl_c_warns_that_nodes_keep_starting(
         raise KeyboardInterrupt
 
     in_state(deployed, "paused")
-    monkeypatch.setattr("cli.sizes.waiting.time.sleep", interrupt)
+    monkeypatch.setattr("cli.node_groups.waiting.time.sleep", interrupt)
     assert main(["resume"]) == EXIT_INTERRUPTED
     assert (
         capsys.readouterr().err.rstrip().splitlines()[-1] == f"dlcluster: not all nodes are ready; {still_starting()}"
@@ -257,7 +257,7 @@ def test_wait_ends_when_another_call_changes_the_sizes(
     deployed: NodelessCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     in_state(deployed, "paused")
-    monkeypatch.setattr("cli.sizes.waiting.time.sleep", lambda _: deployed.set_sizes_directly({WORKER: PAUSED}))
+    monkeypatch.setattr("cli.node_groups.waiting.time.sleep", lambda _: deployed.set_sizes_directly({WORKER: PAUSED}))
     assert main(["resume"]) == EXIT_FAILED
     assert "somebody else has changed the sizes of demo: run dlcluster resume again" in capsys.readouterr().err
 

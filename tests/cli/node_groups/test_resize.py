@@ -9,7 +9,7 @@ from cli.aws.deployed_template import read_template
 from cli.errors import EXIT_FAILED
 from cli.main import main
 from stacks.settings.nodes import declared_sizes
-from tests.cli.sizes.nodeless_cluster import CDK_JSON, DECLARED, NAME, NodelessCluster, in_state
+from tests.cli.node_groups.nodeless_cluster import CDK_JSON, DECLARED, NAME, NodelessCluster, in_state
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from bootstrap.contract import MASTER, WORKER
 from cli.errors import EXIT_FAILED
 from cli.main import main
 from stacks.settings.nodes import declared_sizes
-from tests.cli.sizes.nodeless_cluster import DECLARED, NAME, STATES, NodelessCluster, in_state
-from tests.cli.sizes.schedule_calls import end_block, expire, start_block
+from tests.cli.node_groups.nodeless_cluster import DECLARED, NAME, STATES, NodelessCluster, in_state
+from tests.cli.node_groups.schedule_calls import end_block, expire, start_block
 from tests.cli.up.up_cluster import UpCluster
 
 PAGE = Path(__file__).parents[3] / "docs/how/sizes.md"

@@ -9,8 +9,8 @@ import pytest
 from cli.errors import EXIT_FAILED, EXIT_USAGE
 from cli.main import main
 from tests.cli.moto_cluster import error_line
-from tests.cli.sizes.nodeless_cluster import NodelessCluster, in_state
-from tests.cli.sizes.schedule_calls import expire
+from tests.cli.node_groups.nodeless_cluster import NodelessCluster, in_state
+from tests.cli.node_groups.schedule_calls import expire
 
 
 def expiry_in_cdk_json() -> datetime:

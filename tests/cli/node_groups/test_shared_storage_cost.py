@@ -8,7 +8,7 @@ from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
 from cli.main import main
-from tests.cli.sizes.nodeless_cluster import NodelessCluster
+from tests.cli.node_groups.nodeless_cluster import NodelessCluster
 
 FILE_SYSTEM = "fs-0123456789abcdef0"
 OUTPUT = {"OutputKey": "SharedStorage", "OutputValue": FILE_SYSTEM}

@@ -8,8 +8,8 @@ import pytest
 from bootstrap.aws.group_sizes import PAUSED
 from bootstrap.cluster.termination_notice import DROP_TIMEOUT_S, SIGTERM_DELIVERY_S
 from bootstrap.contract import MAX_GRACE_S, NODE_TYPES
-from cli.sizes import waiting
-from cli.sizes.groups import GroupState
+from cli.node_groups import waiting
+from cli.node_groups.groups import GroupState
 
 STEP_S = 30
 SHUTDOWN_S = 300

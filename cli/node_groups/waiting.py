@@ -14,9 +14,9 @@ from cli.aws.clusters import Cluster, deployed_setup
 from cli.aws.nodes import RUNNING, ClusterNode, find_instances, read_membership
 from cli.aws.scaling import Activity, distinct_failures, read_activities
 from cli.errors import ClusterError
+from cli.node_groups.groups import IN_SERVICE, GroupStates, instance_ids, is_paused, read_groups, sizes_by_node_type
 from cli.output import printable
 from cli.shared_options import invocation
-from cli.sizes.groups import IN_SERVICE, GroupStates, instance_ids, is_paused, read_groups, sizes_by_node_type
 
 POLL_S: Final = 3.0
 """Seconds between polls."""

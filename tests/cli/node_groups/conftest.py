@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cli.aws.clients import Clients
-from tests.cli.sizes.nodeless_cluster import CDK_JSON, NodelessCluster
+from tests.cli.node_groups.nodeless_cluster import CDK_JSON, NodelessCluster
 from tests.local.control_plane.harness import REGION, Aws, Stacks
 
 
@@ -23,7 +23,7 @@ def deployed(
     monkeypatch.chdir(tmp_path)
     Path("cdk.json").write_text(CDK_JSON)
     made = NodelessCluster(aws=local_aws, stacks=Stacks(aws=local_aws))
-    monkeypatch.setattr("cli.sizes.waiting.time.sleep", made.write_members)
+    monkeypatch.setattr("cli.node_groups.waiting.time.sleep", made.write_members)
     monkeypatch.setattr("cli.cdk.deploy.subprocess.run", made.cdk)
     for command in ("pause", "resume", "resize", "cost", "extend"):
         monkeypatch.setattr(f"cli.commands.cluster.{command}.create_clients", lambda _: clients)

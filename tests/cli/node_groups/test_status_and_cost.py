@@ -10,8 +10,8 @@ import pytest
 from bootstrap.contract import MASTER, WORKER
 from cli.errors import EXIT_USAGE
 from cli.main import main
-from tests.cli.sizes.nodeless_cluster import NodelessCluster, hold
-from tests.cli.sizes.schedule_calls import expire
+from tests.cli.node_groups.nodeless_cluster import NodelessCluster, hold
+from tests.cli.node_groups.schedule_calls import expire
 
 
 def test_status_shows_what_outlives_an_end(deployed: NodelessCluster, capsys: pytest.CaptureFixture[str]) -> None:

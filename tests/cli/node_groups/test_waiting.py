@@ -8,7 +8,7 @@ import pytest
 
 from cli.errors import EXIT_FAILED
 from cli.main import main
-from tests.cli.sizes.nodeless_cluster import NodelessCluster, in_state
+from tests.cli.node_groups.nodeless_cluster import NodelessCluster, in_state
 
 HOUR = 3600
 
@@ -30,7 +30,7 @@ class Clock:
 def clock(deployed: NodelessCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make waits end at once, in a cluster whose nodes never join."""
     clock = Clock()
-    monkeypatch.setattr("cli.sizes.waiting.time", SimpleNamespace(monotonic=clock.monotonic, sleep=clock.sleep))
+    monkeypatch.setattr("cli.node_groups.waiting.time", SimpleNamespace(monotonic=clock.monotonic, sleep=clock.sleep))
 
 
 def deploy_setup(deployed: NodelessCluster, *, timeout_s: int) -> None:

@@ -7,7 +7,7 @@ import pytest
 from bootstrap.contract import MASTER, WORKER
 from cli.main import main
 from tests.cli.moto_cluster import KEY, put_members
-from tests.cli.sizes.nodeless_cluster import NAME, NodelessCluster
+from tests.cli.node_groups.nodeless_cluster import NAME, NodelessCluster
 from tests.local.control_plane.harness import REGION
 
 

@@ -12,7 +12,7 @@ from cli.aws.clients import Clients
 from cli.errors import EXIT_FAILED
 from cli.main import main
 from tests.cli.moto_cluster import error_line
-from tests.cli.sizes.nodeless_cluster import DECLARED, NAME, NodelessCluster, template
+from tests.cli.node_groups.nodeless_cluster import DECLARED, NAME, NodelessCluster, template
 from tests.local.control_plane.templates import resource
 
 BLOCK = "cr-0123456789abcdef0"

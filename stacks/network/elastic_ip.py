@@ -7,7 +7,7 @@ from constructs import Construct
 from bootstrap import contract
 
 
-class MasterAddress(Construct):
+class MasterElasticIp(Construct):
     """An Elastic IP that the current master's agent associates, not CloudFormation."""
 
     def __init__(self, scope: Construct, construct_id: str, *, cluster_name: str, subnet: ec2.ISubnet) -> None:

@@ -15,8 +15,8 @@ import pytest
 from bootstrap.aws.group_sizes import PAUSED, ClusterSizes
 from bootstrap.contract import MASTER, WORKER
 from cli.main import main
-from tests.cli.sizes.killing_proxy import KillingProxy, killing_proxy
-from tests.cli.sizes.nodeless_cluster import DECLARED, NodelessCluster, hold, in_state
+from tests.cli.node_groups.killing_proxy import KillingProxy, killing_proxy
+from tests.cli.node_groups.nodeless_cluster import DECLARED, NodelessCluster, hold, in_state
 
 REPOSITORY = Path(__file__).parents[3]
 UPDATE, END = "UpdateAutoScalingGroup", "TerminateInstanceInAutoScalingGroup"

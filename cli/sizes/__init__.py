@@ -1,1 +1,0 @@
-"""Change the sizes of a cluster's groups: pause, resume, resize."""
