@@ -15,16 +15,16 @@ SHELLS = frozenset(("bash", "dash", "sh", "zsh"))
 """Programs that run the line after ``-c``."""
 
 
-def command_word(command: Sequence[str]) -> str | None:
-    """Return the word that a shell would look up as the command; None if there are several candidates."""
+def command_words(command: Sequence[str]) -> Sequence[str]:
+    """Return the words of the command that a shell would look up, then its arguments; none if it has several."""
     args = list(command)
     if args[:2] == ["/bin/bash", "-c"]:
         if SHELL_OPERATORS.intersection(args[2]):
-            return None
+            return []
         import shlex
 
         try:
-            args = shlex.split(args[2])
+            return shlex.split(args[2])
         except ValueError:  # The shell has reported it.
-            return None
-    return args[0] if args else None
+            return []
+    return args

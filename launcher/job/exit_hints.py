@@ -4,7 +4,7 @@ import re
 import signal
 from collections.abc import Iterable, Sequence
 
-from launcher.shell_words import command_word
+from launcher.shell_words import SHELLS, command_words
 from launcher.subcommand_names import SUBCOMMANDS
 from launcher.transport.protocol import CANNOT_RUN, NOT_FOUND
 
@@ -35,14 +35,28 @@ def exit_hint(code: int, command: Sequence[str], tail: Iterable[bytes] = ()) -> 
         return f": {foreign[-1]} is another tool's variable: launch sets torchrun's (RANK, WORLD_SIZE, GROUP_RANK, ...)"
     if code in SIGNAL_HINTS:
         return f": {SIGNAL_HINTS[code]}"
-    if code not in (CANNOT_RUN, NOT_FOUND) or (name := command_word(command)) is None:
+    if code not in (CANNOT_RUN, NOT_FOUND) or not (words := command_words(command)):
         return ""
+    name = words[0]
     if code == CANNOT_RUN:
         # Check only paths: a program found through PATH, such as python, did run.
         return f": if Python is to run {name}: launch python {name}" if "/" in name else ""
+    if script := _script(words):
+        return f": {script}, or a command in it, was not found"
     import difflib
 
     near = difflib.get_close_matches(name, SUBCOMMANDS, n=1, cutoff=SIMILARITY)
     if near:
         return f": no command {name}, did you mean launch {near[0]}?"
     return f": no command {name}: the setting setup installs programs on every node"
+
+
+def _script(words: Sequence[str]) -> str | None:
+    """Return what runs further commands: FILE in ``bash -e FILE``, the shell in ``bash -c LINE``, a path as in ./FILE.
+
+    None means that `words` name a program.
+    """
+    name = words[0].rpartition("/")[2]
+    if name not in SHELLS:
+        return words[0] if name != words[0] else None
+    return next((word for word in words[1:] if not word.startswith("-") and " " not in word), words[0])
