@@ -28,6 +28,7 @@ SESSION_SERVICES: Final = ("ssm", "ssmmessages")
 """Services that the SSM agent of each node in a private cluster calls."""
 CHINESE_SERVICES: Final = ("autoscaling", "cloudformation", "ec2", "fsx")
 """Services whose endpoints' names begin with cn. in China (aws-cdk-lib, ``InterfaceVpcEndpointAwsService``)."""
+WITHOUT_INTERNET: Final = "docs/use/environment.md#packages-without-internet"
 _DEFAULT: Final = "0.0.0.0/0"
 _HTTPS: Final = 443
 
@@ -206,7 +207,9 @@ def _endpoints(
     """Check that the VPC has an endpoint for every service that the subnet's nodes call."""
     if target.props.requirements:
         sentence = f"{worker['SubnetId']} has no default route: nodes reach no PyPI for requirements"
-        yield warning(SUBJECT, sentence, "configure a mirror in setup, or give the subnet a NAT gateway")
+        yield warning(
+            SUBJECT, sentence, f"configure a mirror in setup ({WITHOUT_INTERNET}), or give the subnet a NAT gateway"
+        )
     vpc_id, table_id = worker["VpcId"], table["RouteTableId"] if table else ""
     by_route = {e["ServiceName"] for e in present if table_id in e.get("RouteTableIds", [])}
     by_name = {e["ServiceName"] for e in present if e.get("PrivateDnsEnabled")}

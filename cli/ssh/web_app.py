@@ -39,6 +39,7 @@ GRACE_S: Final = 10
 """Seconds between SIGTERM and SIGKILL."""
 PROBE_TIMEOUT_S: Final = 60
 KEPT_LINES: Final = 20
+WITHOUT_INTERNET: Final = "docs/use/environment.md#packages-without-internet"
 NO_MODULE: Final = 3
 """Exit code of PROBE if the environment lacks the module."""
 PROBE: Final = f"""\
@@ -156,7 +157,7 @@ def _parse_probe(code: int, stdout: bytes, stderr: str, app: WebApp, *, environm
         install = f"{invocation()} ssh -- {sudo}{environment}/bin/python -m pip install {app.package}"
         raise ClusterError(
             f"{environment} on the master has no {app.module}; install it with {install}, "
-            "or choose another environment with --venv"
+            f"or choose another environment with --venv; {WITHOUT_INTERNET} is for nodes without internet"
         )
     if code:
         reason = last_line(stderr) or f"exit code {code}"

@@ -248,6 +248,7 @@ def test_each_missing_endpoint_is_reported_with_the_command_to_create_it(vpc: Ex
     vpc.worker_routes, vpc.endpoints = [LOCAL], []
     frameworks, requirements, *found = vpc.findings()
     assert requirements.startswith(f"warning: {WORKERS} has no default route: nodes reach no PyPI for requirements: ")
+    assert "docs/use/environment.md#packages-without-internet" in requirements
     assert frameworks.startswith(
         f"problem: {WORKERS} has no default route, and frameworks (mxnet) are fetched from the int"
     )

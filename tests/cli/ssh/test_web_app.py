@@ -163,7 +163,8 @@ def test_web_app_fails_without_its_package(environment: str, python: str) -> Non
     assert str(raised.value) == (
         f"{environment} on the master has no lab; "
         f"install it with dlcluster ssh -- {python} -m pip install lab==1, "
-        "or choose another environment with --venv"
+        "or choose another environment with --venv; "
+        "docs/use/environment.md#packages-without-internet is for nodes without internet"
     )
 
 
