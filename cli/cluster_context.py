@@ -3,14 +3,20 @@
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from cli.aws.clients import Clients, create_clients
+from botocore.exceptions import ClientError
+
+from cli.aws.clients import Clients, create_clients, refusal
 from cli.aws.clusters import Cluster, find_cluster
 from cli.aws.nodes import ClusterMembership, ClusterNode, read_membership
-from cli.errors import NoClusterError, NoMembersError, SeveralClustersError
+from cli.errors import ClusterError, NoClusterError, NoMembersError, SeveralClustersError
 from cli.node_groups.paused_error import replace_error_if_paused
 from cli.seen_clusters import SeenCluster, forget, remember
-from cli.shared_options import Selection
+from cli.shared_options import Selection, with_cluster_option
+
+ACCESS_DENIED: Final = "AccessDenied"
+"""CloudFormation's code for a call that the caller's policies do not allow."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,6 +46,11 @@ def resolve_cluster(selection: Selection, clients: Clients) -> Cluster:
     """
     try:
         return find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)
+    except ClientError as error:
+        # A user's policy allows reading the stack of one cluster, and no list of stacks.
+        if selection.cluster is None and error.response["Error"]["Code"] == ACCESS_DENIED:
+            raise ClusterError(f"{refusal(error)}; name the cluster: {with_cluster_option()}") from error
+        raise
     except SeveralClustersError:
         # Imported late: only this case needs the settings.
         from cli.cdk.context import own_props

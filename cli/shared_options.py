@@ -54,6 +54,11 @@ def invocation() -> str:
     return shlex.join(["dlcluster", *args])
 
 
+def with_cluster_option() -> str:
+    """Return the typed command, without its arguments, with a placeholder for the cluster's name."""
+    return f"{invocation()} --cluster NAME {click.get_current_context().info_name}"
+
+
 def _remember(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
     if value is not None:
         ctx.find_root().ensure_object(dict)[parameter.name] = value

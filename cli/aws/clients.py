@@ -131,12 +131,11 @@ def aws_errors(region: str | None) -> Iterator[None]:
     except (CredentialRetrievalError, SSOError, TokenRetrievalError) as error:
         raise CredentialsError(_shorten(f"the AWS credentials cannot be used: {error}")) from error
     except ClientError as error:
-        details = error.response["Error"]
-        code, message = details.get("Code", "unknown"), details.get("Message", "")
+        code = error.response["Error"].get("Code", "unknown")
         # An HTTP status in place of a code: the error is not AWS's own, and the message is some web page.
         if code.isdigit():
             raise _no_answer(f"AWS refused {error.operation_name}: HTTP status {code}", region) from error
-        refused = _shorten(f"AWS refused {error.operation_name}: {code}: {message}")
+        refused = refusal(error)
         if code in EXPIRED:
             raise CredentialsError(refused) from error
         if code in UNKNOWN_CALLER:
@@ -151,6 +150,13 @@ def aws_errors(region: str | None) -> Iterator[None]:
     except ResponseParserError as error:
         place = f"in place of the region {_region(region)}"
         raise _no_answer(f"cannot call AWS: something else answers {place}", region) from error
+
+
+def refusal(error: ClientError) -> str:
+    """Return AWS's answer to a call that it refused, as one line."""
+    details = error.response["Error"]
+    code, message = details.get("Code", "unknown"), details.get("Message", "")
+    return _shorten(f"AWS refused {error.operation_name}: {code}: {message}")
 
 
 def _no_answer(sentence: str, region: str | None) -> NoAnswerError:

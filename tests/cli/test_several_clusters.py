@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import ClientError
 
-from cli.errors import EXIT_NO_CLUSTER, EXIT_USAGE
+from cli.errors import EXIT_FAILED, EXIT_NO_CLUSTER, EXIT_USAGE
 from cli.main import main
-from tests.cli.moto_cluster import KEY, Deploy, error_line
+from tests.cli.moto_cluster import KEY, REGION, Deploy, error_line
 
 
 def test_cluster_chooses_among_several(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,3 +52,18 @@ def test_settings_here_choose_among_several_clusters(
         assert error_line(capsys) == "more than one cluster in eu-west-1, choose with --cluster: one, two"
     assert main(["--cluster", "one", "status"]) == 0
     assert capsys.readouterr().out.startswith("one: 3 of 3 nodes")
+
+
+def test_user_who_may_not_list_stacks_is_told_to_name_the_cluster(
+    deploy: Deploy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(cloudformation: object) -> None:
+        raise ClientError({"Error": {"Code": "AccessDenied", "Message": "not yours"}}, "DescribeStacks")
+
+    deploy("one")
+    monkeypatch.setattr("cli.aws.clusters.find_stacks", refuse)
+    refused = "AWS refused DescribeStacks: AccessDenied: not yours"
+    assert main(["--region", REGION, "status"]) == EXIT_FAILED
+    assert error_line(capsys) == f"{refused}; name the cluster: dlcluster --region {REGION} --cluster NAME status"
+    assert main(["--cluster", "two", "status"]) == EXIT_FAILED
+    assert error_line(capsys) == refused
