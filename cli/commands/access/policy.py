@@ -5,6 +5,7 @@ import json
 from cli.aws.clients import create_clients
 from cli.cluster_context import resolve_cluster
 from cli.command import cluster_command
+from cli.errors import NoClusterError
 from cli.shared_options import Selection
 from cli.ssh.user_policy import AwsScope, user_policy
 
@@ -17,7 +18,10 @@ def command(selection: Selection) -> int:
     with no other permissions must name the cluster: dlcluster --cluster NAME.
     """
     clients = create_clients(selection.region)
-    cluster = resolve_cluster(selection, clients)
+    try:
+        cluster = resolve_cluster(selection, clients)
+    except NoClusterError as error:
+        raise NoClusterError(f"{error}; the policy names the table that a deploy creates") from error
     _, partition, _, _, account, _ = clients.sts.get_caller_identity()["Arn"].split(":", 5)
     scope = AwsScope(partition=partition, region=clients.region, account=account)
     print(json.dumps(user_policy(cluster, scope), indent=2))

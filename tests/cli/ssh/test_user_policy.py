@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from cli.aws.clusters import Cluster
+from cli.errors import EXIT_NO_CLUSTER
 from cli.main import main
 from cli.ssh.user_policy import AwsScope, user_policy
-from tests.cli.moto_cluster import Deploy, MotoCluster
+from tests.cli.moto_cluster import Deploy, MotoCluster, error_line
 
 PAGE = Path(__file__).parents[3] / "docs/use/log-in.md"
 CLUSTER = Cluster(name="demo", stack_name="demo", table="t-1", login_user="ubuntu", networks_text="", is_private=True)
@@ -48,6 +49,15 @@ def test_user_policy_allows_reading_the_table() -> None:
         key,
         {"StringEquals": {"kms:ViaService": "dynamodb.eu-west-1.amazonaws.com"}},
     )
+
+
+def test_policy_before_the_deploy_says_that_it_needs_the_cluster(
+    aws: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["policy"]) == EXIT_NO_CLUSTER
+    printed = error_line(capsys)
+    assert printed.startswith("no cluster in eu-west-1 (")
+    assert printed.endswith("; the policy names the table that a deploy creates")
 
 
 def test_policy_command_names_account_table_and_cluster(
