@@ -1,7 +1,7 @@
 """List the commands of ``dlcluster`` without importing them, and suggest commands for unknown words."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -111,6 +111,7 @@ ADVICE_BY_SUBCOMMAND: Final[Mapping[tuple[str, str], str]] = {
     **dict.fromkeys((("jobs", "queue"), ("jobs", "list"), ("jobs", "ls")), "dlcluster jobs lists the jobs"),
 }
 """Advice for each word that people try after a command which takes none."""
+SRUN: Final = "srun"
 DESTRUCTIVE: Final = frozenset({"pause", "resize", "stop", "delete-bucket", "delete-storage"})
 """Commands never suggested for a misspelling, because they destroy something."""
 MIN_SIMILARITY: Final = 0.6
@@ -135,7 +136,7 @@ class CommandGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
-            _refuse(args[0])
+            _refuse(args)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -158,7 +159,13 @@ def module_name(command: str) -> str:
     return f"{package}.{command.replace('-', '_')}"
 
 
-def _refuse(word: str) -> NoReturn:
+def _refuse(args: Sequence[str]) -> NoReturn:
+    word = args[0]
+    if word == SRUN:
+        from cli.jobs.srun import run_line
+
+        if (line := run_line(args[1:])) is not None:
+            raise UsageError(f"unknown command {word!r}: write {line}")
     similar = _similar(word)
     if similar is not None and similar in ADVICE_BY_WORD:
         raise UsageError(f"unknown command {word!r}: {ADVICE_BY_WORD[similar]}")

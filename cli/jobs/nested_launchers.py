@@ -6,11 +6,14 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from cli.command import END_OF_OPTIONS
+from cli.command_group import SRUN
 from cli.errors import UsageError
 from cli.jobs.script import PYTHON, SCRIPT
+from cli.jobs.srun import run_line
 from cli.output import printable
 
 OTHER_TOOLS: Final = ("srun", "sbatch", "salloc", "sky", "pcluster")
+EXAMPLE: Final = "dlcluster run -n 2 -- train.py"
 TASK_FILES: Final = (".yaml", ".yml")
 NESTED_LAUNCHERS: Final[Mapping[str, str]] = {
     "accelerate": "",
@@ -31,7 +34,8 @@ def refuse_other_tools(command: Sequence[str]) -> None:
     """Raise UsageError for a command of another tool, or for a YAML file, which describes a job in other tools."""
     name = PurePosixPath(command[0]).name
     if name in OTHER_TOOLS:
-        raise UsageError(f"no {name} here: options go before the command, as in: dlcluster run -n 2 -- train.py")
+        line = run_line(command[1:]) if name == SRUN else None
+        raise UsageError(f"no {name} here: options go before the command, as in: {line or EXAMPLE}")
     if name.endswith(TASK_FILES):
         file = printable(command[0])
         raise UsageError(f"there are no task files, got {file!r}: name the command, as in: dlcluster run -- train.py")

@@ -29,6 +29,10 @@ def test_job_name_is_checked_before_sending(master: Master, capfd: pytest.Captur
             "no srun here: options go before the command, as in: dlcluster run -n 2 -- train.py",
         ),
         (
+            ["srun", "-N3", "hostname", "-f"],
+            "no srun here: options go before the command, as in: dlcluster run -n 3 -- hostname -f",
+        ),
+        (
             ["sky", "launch", "task.yaml"],
             "no sky here: options go before the command, as in: dlcluster run -n 2 -- train.py",
         ),
