@@ -11,6 +11,7 @@ from cli.command import END_OF_OPTIONS, ClusterCommand
 from cli.errors import UsageError
 from cli.jobs.launch_options import record_typed_nnodes_option
 from cli.jobs.script import PYTHON, SCRIPT
+from cli.jobs.unsupported_options import refuse_given_options
 
 MISSPELLED: Final = 0.8
 """Smallest ratio of difflib at which an unknown option counts as one of run: ``--nproc_per_node``, not ``--lr``."""
@@ -26,7 +27,7 @@ class RunCommand(ClusterCommand):
         record_typed_nnodes_option(ctx, args)
         typed = tuple(args)  # click removes from `args` what it has parsed
         try:
-            return super().parse_args(ctx, args)
+            extra = super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             name, command_options = error.option_name, _own_options(self)
             at, similar = (
@@ -40,6 +41,8 @@ class RunCommand(ClusterCommand):
             raise UsageError(
                 f"no such option {name!r}: options of the script go after its name, as in: {line}"
             ) from error
+        refuse_given_options(ctx)
+        return extra
 
 
 def _own_options(command: click.Command) -> dict[str, bool]:

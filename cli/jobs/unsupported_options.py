@@ -28,7 +28,7 @@ REPLACEMENTS: Final = {
     **dict.fromkeys(("-q", "--qos"), f"there are no qualities of service here; {SLURM}"),
     "--mem": f"jobs have no memory limit here; {SLURM}",
     **dict.fromkeys(("-J", "--job-name"), "the option is --name"),
-    **dict.fromkeys(("-N", "--num-nodes"), "the number of nodes is -n"),
+    **dict.fromkeys(("-N", "--nodes", "--num-nodes"), "the number of nodes is -n"),
     **dict.fromkeys(("-np", "--np", "--num-proc"), f"{PROCESSES}, -n the number of nodes"),
     **dict.fromkeys(("--ntasks-per-node", "--gpus-per-node"), PROCESSES),
     **dict.fromkeys(("-H", "--host", "--hosts"), "a job runs on the cluster's own nodes, -n 2 takes two of them"),
@@ -58,10 +58,12 @@ REPLACEMENTS: Final = {
     "--down": ADVICE_BY_WORD["autodown"],
 }
 """What to write in place of each option."""
+GIVEN: Final = "unsupported options"
+"""Key of the context's values under which the given options are collected."""
 
 
 def refuse_unsupported_options(function: Function) -> Function:
-    """Add the unsupported options, hidden from the help, each of which is an error."""
+    """Add the unsupported options, hidden from the help, for refuse_given_options."""
     for name in REPLACEMENTS:
         function = click.option(
             name,
@@ -71,12 +73,18 @@ def refuse_unsupported_options(function: Function) -> Function:
             flag_value="",
             hidden=True,
             expose_value=False,
-            callback=_refuse,
+            callback=_note,
         )(function)
     return function
 
 
-def _refuse(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+def refuse_given_options(ctx: click.Context) -> None:
+    """Raise UsageError if the command line has unsupported options; it names all of them."""
+    if names := ctx.meta.get(GIVEN, {}).values():
+        raise UsageError("; ".join(f"no such option {name!r}: {REPLACEMENTS[name]}" for name in names))
+
+
+def _note(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
     if value is not None and not ctx.resilient_parsing:
-        name = parameter.opts[0]
-        raise UsageError(f"no such option {name!r}: {REPLACEMENTS[name]}")
+        # Two spellings of an option share their value, and that which was typed comes first.
+        ctx.meta.setdefault(GIVEN, {}).setdefault(parameter.name, parameter.opts[0])

@@ -39,7 +39,11 @@ def test_option_of_the_script_before_its_name_is_moved_behind_it(
             "dlcluster run -- launch --nnodes 1:3 --max-restarts 3 ...",
         ),
         ("-n two train.py", "-n is the number of nodes, got 'two'; --name names the job"),
-        ("--nodes 2 train.py", "no such option '--nodes'. Did you mean '--nnodes'?"),
+        ("--nodes 2 train.py", "no such option '--nodes': the number of nodes is -n"),
+        (
+            "--nodes 2 --standalone train.py",
+            "no such option '--nodes': the number of nodes is -n; no such option '--standalone': -n 1 runs on one node",
+        ),
         (
             "--rdzv_endpoint=host:29400 train.py",
             "no such option '--rdzv_endpoint': leave it out, the launcher connects the processes itself",
