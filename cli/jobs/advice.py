@@ -7,6 +7,7 @@ from typing import Final
 from cli.jobs.records import Job
 from cli.shared_options import invocation
 
+FAILED: Final = "FAILED"
 MAX_EXPLAINED: Final = 3
 """Number of latest jobs whose failures are explained below the table of all jobs."""
 MAX_REASON: Final = 160
@@ -33,8 +34,10 @@ def with_dlcluster_commands(text: str) -> str:
 
 
 def failure_lines(jobs: Sequence[Job]) -> list[str]:
-    """Return a line with the reason for each failed job among the latest, in the order of the jobs."""
-    failed = [job for job in jobs[-MAX_EXPLAINED:] if job.state == "FAILED"]
+    """Return a line with the reason for each failed job among the latest if the last one failed, in their order."""
+    if not jobs or jobs[-1].state != FAILED:
+        return []
+    failed = [job for job in jobs[-MAX_EXPLAINED:] if job.state == FAILED]
     return [f"{job.id} FAILED: {_short_reason(job)}" for job in failed]
 
 

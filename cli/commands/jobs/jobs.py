@@ -16,7 +16,10 @@ NAME = COLUMNS.index("NAME")
 )
 @json_option
 def command(selection: Selection, *, as_json: bool) -> int:
-    """List the jobs that were started on the master, newest last, and why those of the latest three failed that did."""
+    """List the jobs that were started on the master, newest last.
+
+    If the last job failed, lines below the table say why, also for the two jobs before it.
+    """
     with connect_to_master(selection) as (context, connection):
         jobs = read_jobs(connection)
     if as_json:

@@ -70,7 +70,10 @@ def test_reasons_of_the_failed_among_the_latest_jobs_are_below_the_table(
     ]
     master.set_answer("launch list --json", json.dumps([*failed, record("SUCCEEDED"), record("CANCELLED", reason="c")]))
     assert main(["jobs"]) == 0
-    assert capsys.readouterr().out.splitlines()[7:] == ["4 FAILED: if so: dlcluster run -- python ./a.py"]
+    assert capsys.readouterr().out.splitlines()[7:] == []
+    master.set_answer("launch list --json", json.dumps([record("SUCCEEDED"), *failed[-1:]]))
+    assert main(["jobs"]) == 0
+    assert capsys.readouterr().out.splitlines()[3:] == ["4 FAILED: if so: dlcluster run -- python ./a.py"]
 
 
 def test_restarts_are_shown_beside_the_state(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
