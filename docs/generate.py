@@ -11,12 +11,13 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from bootstrap.files.environment import VARIABLES
 from cli.command_group import COMMANDS
+from docs.template import ALWAYS, WHEN, permission_rows, resource_types, synthesize
 from stacks.settings.props import ClusterProps
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
@@ -90,12 +91,38 @@ def variables_page() -> str:
     )
 
 
+def template_page() -> str:
+    """Return what the nodes' roles may do, and the types of the stack's resources."""
+    templates = {when: synthesize(settings) for when, settings in WHEN.items()}
+    types = {when: resource_types(template) for when, template in templates.items()}
+    every = sorted(set().union(*types.values()))
+    rows = [
+        f"| {row.effect} | {row.roles} | {_code(*row.actions)} | {_code(row.resource)} | {_code(row.condition)} | "
+        f"{row.when} |"
+        for row in permission_rows(templates)
+    ]
+    return _page(
+        "Permissions of nodes, and resources",
+        "From the template, for the default settings and for [`private`](../settings.md#a-private-cluster). `<TYPE>` "
+        "is the stack's resource of\nthis type, `STACK` the stack itself; `HASH` is that of the bundle, which new "
+        "nodes fetch. Secrets, file systems, and your own buckets, keys\nand policies add permissions: `cdk synth` "
+        "prints the template of your settings.\n",
+        "## What nodes may do\n\nWhy: [decision 006](../decisions/006-what-a-node-may-do.md).\n",
+        "| effect | role | actions | resource | condition | when |\n|---|---|---|---|---|---|\n"
+        + "\n".join(rows)
+        + "\n",
+        "## Resource types\n\nOther settings add types, such as `AWS::Scheduler::Schedule` for `expires`.\n",
+        "| type | when |\n|---|---|\n" + "\n".join(f"| `{name}` | {_when(name, types)} |" for name in every) + "\n",
+    )
+
+
 BUILDERS: Final = {
     "settings.md": settings_page,
     "dlcluster.md": dlcluster_page,
     "launch.md": launch_page,
     "trainer.md": trainer_page,
     "variables.md": variables_page,
+    "template.md": template_page,
 }
 
 
@@ -153,6 +180,15 @@ def _default(field: "dataclasses.Field[object]") -> str:
     if field.default is dataclasses.MISSING or field.default in (None, ()):
         return "none"
     return f"`{field.default}`"
+
+
+def _when(name: str, types: Mapping[str, Sequence[str]]) -> str:
+    whens = [when for when, names in types.items() if name in names]
+    return ALWAYS if len(whens) == len(types) else " and ".join(whens)
+
+
+def _code(*values: str) -> str:
+    return ", ".join(f"`{value}`" for value in values if value)
 
 
 def _cell(text: str) -> str:

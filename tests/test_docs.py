@@ -8,11 +8,13 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bootstrap import contract
 from docs import generate, pictures
+from docs.template import permission_rows
 from stacks.catalog.gpu_types import GPU_TYPES
 from stacks.nodes.network_interfaces import network_interfaces
 from stacks.settings.props import SETTINGS
@@ -80,6 +82,29 @@ def test_page_that_differs_from_the_code_is_named(tmp_path: Path, monkeypatch: p
     assert list(generate.stale_pages(tmp_path)) == []
     page.write_text(page.read_text().replace("g6.xlarge", "g5.xlarge"))
     assert list(generate.stale_pages(tmp_path)) == ["settings.md"]
+
+
+def test_permissions_of_two_templates_are_merged_into_rows() -> None:
+    arn = {"Fn::Join": ["", ["arn:", {"Ref": "AWS::Partition"}, ":s3:::", {"Fn::Sub": "b-${AWS::AccountId}"}]]}
+
+    def template(*statements: dict[str, Any]) -> dict[str, Any]:
+        policies = {
+            f"Policy{role}": {
+                "Type": "AWS::IAM::Policy",
+                "Properties": {"PolicyDocument": {"Statement": statements}, "Roles": [{"Ref": f"Roles{role}0A1B"}]},
+            }
+            for role in ("Master", "Worker")
+        }
+        return {"Resources": {"Table0A1B": {"Type": "AWS::DynamoDB::Table"}, **policies}}
+
+    always = {"Effect": "Allow", "Action": ["b", "a"], "Resource": [arn, {"Fn::GetAtt": ["Table0A1B", "Arn"]}]}
+    private = {"Effect": "Deny", "Action": "c", "Resource": "*", "Condition": {"Bool": {"x": "true"}}}
+    rows = permission_rows({"public": template(always), "private": template(private, always)})
+    assert rows == [
+        ("Allow", "master and worker", ("a", "b"), "<AWS::DynamoDB::Table>", "", "always"),
+        ("Allow", "master and worker", ("a", "b"), "arn:PARTITION:s3:::b-ACCOUNT", "", "always"),
+        ("Deny", "master and worker", ("c",), "*", '{"Bool": {"x": "true"}}', "private"),
+    ]
 
 
 def test_settings_page_has_every_setting() -> None:
