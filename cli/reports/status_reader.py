@@ -36,6 +36,7 @@ def read_status(context: ClusterContext) -> tuple[Status, list[str]]:
         capacity_block=parse_deployed_block(context.cluster.capacity_block),
         deletes_stack=context.cluster.expiry_action == DELETE,
         release=context.cluster.release,
+        idle_stop=groups.idle_stop,
         pause=_read_pause(clients, context.cluster.table),
     )
     return status, [*refusals, *_reasons(clients, groups)] if status.missing else []
