@@ -170,7 +170,7 @@ def test_master_without_public_address_is_reported(deploy: Deploy, capsys: pytes
         ("run --env", "option '--env' requires an argument"),
         ("run -x A=1 -- x.py", "no such option '-x': --env KEY=VALUE sets a variable, --env KEY passes on one of "),
         ("run -m my.train", "no such option '-m': a module goes after python, as in: dlcluster run -- python -m my.tr"),
-        ("run --nproc_per_node 8 -- x.py", "no such option '--nproc_per_node'. Did you mean '--nproc-per-node'?"),
+        ("run --nprocs_per_node 8 -- x.py", "no such option '--nprocs-per-node'. Did you mean '--nproc-per-node'?"),
         ("run -N 3 x.py", "no such option '-N': the number of nodes is -n"),
         ("run --num-nodes 3 x.py", "no such option '--num-nodes': the number of nodes is -n"),
         ("run --json -- x.py", "--json requires --detach: without it the job's output is printed"),
