@@ -89,7 +89,8 @@ def test_unknown_node_is_reported_with_the_known_ones(deploy: Deploy, capsys: py
     first, second, third = deploy().instance_ids
     assert main(["ssh", "worker9"]) == 2
     listed = f"master ({first}), worker2 ({second}), worker3 ({third})"
-    assert error_line(capsys) == f"no node 'worker9' in cluster demo; its nodes: {listed}"
+    advice = "a command goes after --, as in: dlcluster ssh -- uptime"
+    assert error_line(capsys) == f"no node 'worker9' in cluster demo; its nodes: {listed}; {advice}"
 
 
 def test_master_without_public_address_is_reported(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
