@@ -120,7 +120,7 @@ def find_groups(autoscaling: "AutoScalingClient", cluster_name: str) -> ScalingG
             instance["InstanceId"]: reason for instance in instances if (reason := reason_to_survive_pause(instance))
         },
         in_block=CAPACITY_BLOCK_PAUSES_TAG in tags,
-        idle_stop=timedelta(seconds=int(tags[IDLE_STOP_TAG])) if IDLE_STOP_TAG in tags else None,
+        idle_stop=timedelta(minutes=int(tags.get(IDLE_STOP_TAG, "0")) // 60) or None,
     )
 
 

@@ -28,7 +28,6 @@ from cli.aws.nodes import (
     missing_count,
     running_count,
 )
-from cli.aws.scaling import Activity, distinct_failures
 from cli.reports.capacity_block import DeployedBlock
 from cli.reports.releases import release_lines
 from cli.shared_options import invocation
@@ -297,11 +296,3 @@ def _is_or_are(count: int) -> str:
 def _setup(outcome: str) -> dict[str, str] | None:
     word, _, sha256 = outcome.partition(":")
     return {"outcome": word, "sha256": sha256} if outcome else None
-
-
-def scaling_reasons(activities: Sequence[Activity]) -> list[str]:
-    """Return EC2's latest failure, and its latest activity if that succeeded, because the failure may be long past."""
-    reasons = [f"latest EC2 Auto Scaling failure: {failure}" for failure in distinct_failures(activities)[:1]]
-    if activities and not activities[0].is_failure:
-        reasons.append(f"latest EC2 Auto Scaling activity: {activities[0]}")
-    return reasons

@@ -174,4 +174,5 @@ def test_warns_in_one_line_of_open_jobs_in_the_sent_directory(
     assert main(["run", "--detach", "--", "x"]) == 0
     warnings = [line for line in capsys.readouterr().err.splitlines() if "~/my-job" in line]
     jobs = f"job {JOB} (RUNNING), job 3 (WAITING)"
-    assert warnings == [f"dlcluster: ~/my-job{changed} is the directory of {jobs}; the new job may write the same files"]
+    files = "the new job may write the same files"
+    assert warnings == [f"dlcluster: ~/my-job{changed} is the directory of {jobs}; {files}"]
