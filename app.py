@@ -55,7 +55,9 @@ def main() -> int:
     is_reported = not (props.has_expired or props.uses_capacity_block)
     if is_reported and any(message.level == SynthesisMessageLevel.WARNING for message in messages):
         # The report of warnings takes the place of all other messages.
-        print("\n".join(str(m.entry.data) for m in messages if m.level == SynthesisMessageLevel.INFO), file=sys.stderr)
+        for message in messages:
+            if message.level == SynthesisMessageLevel.INFO:
+                print(message.entry.data, file=sys.stderr)
     return 0
 
 

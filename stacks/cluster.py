@@ -93,9 +93,11 @@ class DeepLearningCluster(Construct):
         if props.unreachable_master_reason is not None:
             # An annotation stops a deploy but, unlike an exception, not a destroy.
             annotations.add_error(props.unreachable_master_reason)
-        annotations.add_info(f"costs {self.price_summary} with all nodes running, plus {costs_by_use(props)}")
-        if not props.has_zone:
-            annotations.add_info(f"no node starts: dlcluster up finds capacity in one of {', '.join(props.zones)}")
+        # The CDK's command line asks for bundling whenever a deploy may follow, but not for cdk destroy and list.
+        if cdk.Stack.of(self).bundling_required:
+            annotations.add_info(f"costs {self.price_summary} with all nodes running, plus {costs_by_use(props)}")
+            if not props.has_zone:
+                annotations.add_info(f"no node starts: dlcluster up finds capacity in one of {', '.join(props.zones)}")
         for warning_id, sentence in {**props.warnings(), **zone_warning(self.zone)}.items():
             annotations.add_warning_v2(f"deeplearning:{warning_id}", sentence)
 

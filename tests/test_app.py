@@ -66,6 +66,15 @@ def test_synthesizes_one_stack_named_as_the_cluster(tmp_path: Path) -> None:
     assert [entry.keys() for entry in prices] == [{"type", "data"}]
 
 
+@pytest.mark.parametrize("key_name", [{}, {"key_name": "me", "ssh_location": "203.0.113.5/32"}])
+def test_destroy_prints_no_price(tmp_path: Path, key_name: dict[str, str]) -> None:
+    """The CDK's command line asks for no bundling then; the first case has warnings, with which app.py prints."""
+    result = run_app(tmp_path, {**key_name, "aws:cdk:bundling-stacks": []})
+    assert result.returncode == 0, result.stderr
+    assert "USD an hour" not in (tmp_path / "ClusterStack.metadata.json").read_text() + result.stderr
+    assert not result.stderr.endswith("\n\n")
+
+
 def test_synth_warns_that_no_user_can_log_in(tmp_path: Path) -> None:
     text = run_app(tmp_path, {}).stderr
     assert "ssh_location is not set: the master accepts no SSH connection" in text

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Final
 
-from bootstrap.contract import CAPACITY_BLOCK_PAUSES_TAG, CLUSTER_TAG
+from bootstrap.contract import CAPACITY_BLOCK_PAUSES_TAG, CLUSTER_TAG, IDLE_STOP_TAG
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
@@ -77,6 +77,8 @@ class ScalingGroups:
     """Instances that scaling in to zero does not terminate, each with the reason (reason_to_survive_pause)."""
     in_block: bool = False
     """True if the nodes run in a Capacity Block, whose dates decide when."""
+    idle_stop: timedelta | None = None
+    """Time without use after which the master pauses the cluster; None for never."""
 
     def desired_nodes(self, default: int) -> int:
         """Return the number of nodes that the cluster should have; `default` if no group is known."""
@@ -108,6 +110,7 @@ def find_groups(autoscaling: "AutoScalingClient", cluster_name: str) -> ScalingG
     )
     groups = [group for page in pages for group in page["AutoScalingGroups"]]
     instances = [instance for group in groups for instance in group.get("Instances", [])]
+    tags = {tag["Key"]: tag.get("Value", "") for group in groups for tag in group.get("Tags", [])}
     return ScalingGroups(
         names=tuple(group["AutoScalingGroupName"] for group in groups),
         instance_ids=tuple(instance["InstanceId"] for instance in instances),
@@ -116,7 +119,8 @@ def find_groups(autoscaling: "AutoScalingClient", cluster_name: str) -> ScalingG
         protected_instances={
             instance["InstanceId"]: reason for instance in instances if (reason := reason_to_survive_pause(instance))
         },
-        in_block=any(tag["Key"] == CAPACITY_BLOCK_PAUSES_TAG for group in groups for tag in group.get("Tags", [])),
+        in_block=CAPACITY_BLOCK_PAUSES_TAG in tags,
+        idle_stop=timedelta(minutes=int(tags.get(IDLE_STOP_TAG, "0")) // 60) or None,
     )
 
 

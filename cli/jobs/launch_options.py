@@ -39,7 +39,7 @@ def typed_nnodes_option() -> str:
 
 def record_typed_nnodes_option(ctx: click.Context, args: Sequence[str]) -> None:
     """Record the first spelling of -n in the arguments; those of the command come after the options."""
-    names = (word[: len("-n")] if word.startswith("-n") else word.partition("=")[0] for word in args)
+    names = (word[: len("-n")] if word.startswith("-n") else word.partition("=")[0].replace("_", "-") for word in args)
     ctx.meta[TYPED_NNODES_OPTION] = next((name for name in names if name in NNODES_OPTIONS), NNODES_OPTIONS[0])
 
 

@@ -14,7 +14,7 @@ from cli.jobs.script import PYTHON, SCRIPT
 from cli.jobs.unsupported_options import refuse_given_options
 
 MISSPELLED: Final = 0.8
-"""Smallest ratio of difflib at which an unknown option counts as one of run: ``--nproc_per_node``, not ``--lr``."""
+"""Smallest ratio of difflib at which an unknown option counts as one of run: ``--nprocs-per-node``, not ``--lr``."""
 EXAMPLE: Final = ("train.py",)
 ELLIPSIS: Final = "..."
 """Stands for the options of run."""
@@ -26,23 +26,30 @@ class RunCommand(ClusterCommand):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         record_typed_nnodes_option(ctx, args)
         typed = tuple(args)  # click removes from `args` what it has parsed
+        ctx.token_normalize_func = _with_hyphens
         try:
             extra = super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             name, command_options = error.option_name, _own_options(self)
             at, similar = (
                 _position(name, typed),
-                difflib.get_close_matches(name.replace("_", "-"), command_options, 1, MISSPELLED),
+                difflib.get_close_matches(name, command_options, 1, MISSPELLED),
             )
             if at is None or similar:
                 # click would also suggest the hidden options, which are refused.
                 raise click.NoSuchOption(name, possibilities=similar, ctx=ctx) from error
             line = _right_order(typed, at, command_options)
+            typed_name = name if _is_short(name) else typed[at].partition("=")[0]
             raise UsageError(
-                f"no such option {name!r}: options of the script go after its name, as in: {line}"
+                f"no such option {typed_name!r}: options of the script go after its name, as in: {line}"
             ) from error
         refuse_given_options(ctx)
         return extra
+
+
+def _with_hyphens(name: str) -> str:
+    """Return an option as run spells it; launch and torchrun also take ``--nproc_per_node``."""
+    return name.replace("_", "-")
 
 
 def _own_options(command: click.Command) -> dict[str, bool]:
@@ -53,9 +60,12 @@ def _own_options(command: click.Command) -> dict[str, bool]:
 
 def _position(option: str, args: Sequence[str]) -> int | None:
     """Return the index of the first argument with this option; short options may be joined, as in ``-lr``."""
-    is_short = len(option) == len("-l")
-    names = (word[: len(option)] if is_short else word.partition("=")[0] for word in args)
+    names = (word[: len(option)] if _is_short(option) else _with_hyphens(word.partition("=")[0]) for word in args)
     return next((at for at, name in enumerate(names) if name == option), None)
+
+
+def _is_short(option: str) -> bool:
+    return len(option) == len("-l")
 
 
 def _right_order(args: Sequence[str], at: int, own: Mapping[str, bool]) -> str:
@@ -66,7 +76,8 @@ def _right_order(args: Sequence[str], at: int, own: Mapping[str, bool]) -> str:
     before, command = _split(args[at:])
     moved, has_own, remaining = list[str](), at > 0, iter(before)
     for word in remaining:
-        name, equals, _ = word.partition("=")
+        typed_name, equals, _ = word.partition("=")
+        name = _with_hyphens(typed_name)
         if name not in own:
             moved.append(word)
             continue

@@ -99,18 +99,22 @@ def _read_from_stdin_script(names: Iterable[str]) -> str:
 def warn_about_shared_directory(
     connection: MasterConnection, uploaded: Upload, *, starts_another: bool = False
 ) -> None:
-    """Warn on stderr of running jobs in the directory if the upload has changed their files or another job starts."""
+    """Warn on stderr, in one line, of open jobs in the directory if their files have changed or another job starts."""
     if not (uploaded.sent_files or starts_another):
         return
     try:
         jobs = read_jobs(connection)
     except ClusterError:
         return  # the next step will also fail, or does not need the records
-    changed = ", whose files have just changed" if uploaded.sent_files else ""
-    shared = "; both jobs may write the same files" if starts_another else ""
-    for job in jobs:
-        if job.state not in ENDED and PurePosixPath(job.directory).name == uploaded.name:
-            print(f"dlcluster: job {printable(job.id)} runs in ~/{uploaded.name}{changed}{shared}", file=sys.stderr)
+    open_jobs = ", ".join(
+        printable(f"job {job.id} ({job.state})")
+        for job in jobs
+        if job.state not in ENDED and PurePosixPath(job.directory).name == uploaded.name
+    )
+    if open_jobs:
+        changed = ", whose files have just changed," if uploaded.sent_files else ""
+        shared = "; the new job may write the same files" if starts_another else ""
+        print(f"dlcluster: ~/{uploaded.name}{changed} is the directory of {open_jobs}{shared}", file=sys.stderr)
 
 
 def copy_to_all_nodes(connection: MasterConnection, uploaded: Upload, *, overwrites: bool = False) -> None:

@@ -32,10 +32,7 @@ REPLACEMENTS: Final = {
     **dict.fromkeys(("-np", "--np", "--num-proc"), f"{PROCESSES}, -n the number of nodes"),
     **dict.fromkeys(("--ntasks-per-node", "--gpus-per-node"), PROCESSES),
     **dict.fromkeys(("-H", "--host", "--hosts"), "a job runs on the cluster's own nodes, -n 2 takes two of them"),
-    **dict.fromkeys(
-        (spelling for name in RENDEZVOUS for spelling in (name, f"--{name[2:].replace('-', '_')}")),
-        "leave it out, the launcher connects the processes itself",
-    ),
+    **dict.fromkeys(RENDEZVOUS, "leave it out, the launcher connects the processes itself"),
     "--standalone": "-n 1 runs on one node",
     "-m": "a module goes after python, as in: dlcluster run -- python -m my.train",
     "-x": "--env KEY=VALUE sets a variable, --env KEY passes on one of this shell",

@@ -28,11 +28,10 @@ from cli.aws.nodes import (
     missing_count,
     running_count,
 )
-from cli.aws.scaling import Activity, distinct_failures
 from cli.reports.capacity_block import DeployedBlock
 from cli.reports.releases import release_lines
 from cli.shared_options import invocation
-from stacks.settings.parsing import format_utc
+from stacks.settings.parsing import format_duration, format_utc
 
 MOUNT_REASONS: Final = {
     MOUNT_NOT_KNOWN: "file system ID not known yet",
@@ -73,6 +72,8 @@ class Status:
     """True if AWS also deletes the stack afterwards."""
     release: str = ""
     """Release that new nodes run (contract.RELEASE_FIELD)."""
+    idle_stop: timedelta | None = None
+    """Time without use after which the master pauses the cluster; None for never."""
     pause: PauseRecord = field(default_factory=PauseRecord)
     """The master's record of upcoming pauses."""
 
@@ -139,6 +140,11 @@ class Status:
             minutes = max(now - since, timedelta()) // timedelta(minutes=1)
             condition = "" if self.pause.pauses_at else " if it stays idle"
             yield f"idle for {minutes} min; pauses at {pauses_at:%H:%M} UTC{condition}"
+        elif self.idle_stop is not None:
+            # The master calls a cluster idle five minutes after the last use (REPORT_MAX_AGE_S), and its record has no
+            # idle_stop_s until it has read the tag.
+            in_use = "; in use now or in the last 5 min" if self.pause.idle_stop_s and since is None else ""
+            yield f"pauses after {format_duration(self.idle_stop)} without use{in_use}"
         for member in self.membership.members:
             if member.instance_id in self.pause.silent:
                 yield f"{member.short_name} is unhealthy: its agent reports nothing, so it no longer counts as busy"
@@ -200,6 +206,7 @@ class Status:
             "reasons": list(reasons),
             "expires": format_utc(self.expires) if self.expires else None,
             "capacity_block": self.capacity_block.to_dict() if self.capacity_block else None,
+            "idle_stop": format_duration(self.idle_stop) if self.idle_stop else None,
             "idle_since": format_utc(self.pause.idle_since) if self.pause.idle_since else None,
             "idle_pauses_at": format_utc(self.idle_pauses_at) if self.idle_pauses_at else None,
             "warnings": [*self.warnings(now)],
@@ -289,11 +296,3 @@ def _is_or_are(count: int) -> str:
 def _setup(outcome: str) -> dict[str, str] | None:
     word, _, sha256 = outcome.partition(":")
     return {"outcome": word, "sha256": sha256} if outcome else None
-
-
-def scaling_reasons(activities: Sequence[Activity]) -> list[str]:
-    """Return EC2's latest failure, and its latest activity if that succeeded, because the failure may be long past."""
-    reasons = [f"latest EC2 Auto Scaling failure: {failure}" for failure in distinct_failures(activities)[:1]]
-    if activities and not activities[0].is_failure:
-        reasons.append(f"latest EC2 Auto Scaling activity: {activities[0]}")
-    return reasons

@@ -1,15 +1,17 @@
 """Read a cluster's nodes from EC2 and its groups, and the reasons for missing nodes."""
 
+from collections.abc import Sequence
+
 from bootstrap.cluster.record_validation import RecordError
 from bootstrap.contract import PAUSE_ID, TABLE_KEY
 from bootstrap.idle.pause_record import PauseRecord, parse_pause
 from cli.aws.clients import Clients, aws_errors
 from cli.aws.nodes import GONE, cluster_instances, is_left_by_bake, summarize_instance
-from cli.aws.scaling import NO_GROUPS, ScalingGroups, find_groups, read_activities
+from cli.aws.scaling import NO_GROUPS, Activity, ScalingGroups, distinct_failures, find_groups, read_activities
 from cli.cluster_context import ClusterContext
 from cli.errors import ClusterError
 from cli.reports.capacity_block import parse_deployed_block
-from cli.reports.status import Status, scaling_reasons
+from cli.reports.status import Status
 from stacks.settings.lifetime import DELETE
 
 
@@ -36,6 +38,7 @@ def read_status(context: ClusterContext) -> tuple[Status, list[str]]:
         capacity_block=parse_deployed_block(context.cluster.capacity_block),
         deletes_stack=context.cluster.expiry_action == DELETE,
         release=context.cluster.release,
+        idle_stop=groups.idle_stop,
         pause=_read_pause(clients, context.cluster.table),
     )
     return status, [*refusals, *_reasons(clients, groups)] if status.missing else []
@@ -66,3 +69,11 @@ def _reasons(clients: Clients, groups: ScalingGroups) -> list[str]:
             return scaling_reasons(read_activities(clients.autoscaling, groups.names, since=groups.since))
     except ClusterError as error:
         return [str(error)]
+
+
+def scaling_reasons(activities: Sequence[Activity]) -> list[str]:
+    """Return EC2's latest failure, and its latest activity if that succeeded, because the failure may be long past."""
+    reasons = [f"latest EC2 Auto Scaling failure: {failure}" for failure in distinct_failures(activities)[:1]]
+    if activities and not activities[0].is_failure:
+        reasons.append(f"latest EC2 Auto Scaling activity: {activities[0]}")
+    return reasons

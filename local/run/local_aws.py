@@ -129,7 +129,7 @@ def find_local_aws(name: str | None) -> LocalAws:
     if name:
         raise UsageError(f"no unique match for {name!r}; running: {names}")
     if running:
-        raise UsageError(f"several runs of the local AWS are up, select one with RUN=: {names}")
+        raise UsageError(f"several runs of the local AWS are up, name one (RUN=NAME with make): {names}")
     raise LocalError("no local AWS is up; make local-aws starts one")
 
 

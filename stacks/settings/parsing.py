@@ -147,6 +147,12 @@ def parse_duration(text: str) -> timedelta | None:
     return int(match["count"]) * _UNITS[match["unit"]] if match else None
 
 
+def format_duration(duration: timedelta) -> str:
+    """Format whole minutes as parse_duration reads them, in the largest unit that has no remainder."""
+    unit, length = next((unit, length) for unit, length in reversed(_UNITS.items()) if not duration % length)
+    return f"{duration // length}{unit}"
+
+
 def format_utc(time: datetime) -> str:
     """Format a time in UTC, as AWS does."""
     return f"{time.astimezone(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"

@@ -89,7 +89,8 @@ def test_unknown_node_is_reported_with_the_known_ones(deploy: Deploy, capsys: py
     first, second, third = deploy().instance_ids
     assert main(["ssh", "worker9"]) == 2
     listed = f"master ({first}), worker2 ({second}), worker3 ({third})"
-    assert error_line(capsys) == f"no node 'worker9' in cluster demo; its nodes: {listed}"
+    advice = "a command goes after --, as in: dlcluster ssh -- uptime"
+    assert error_line(capsys) == f"no node 'worker9' in cluster demo; its nodes: {listed}; {advice}"
 
 
 def test_master_without_public_address_is_reported(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
@@ -175,7 +176,7 @@ def test_master_without_public_address_is_reported(deploy: Deploy, capsys: pytes
         ("run --env", "option '--env' requires an argument"),
         ("run -x A=1 -- x.py", "no such option '-x': --env KEY=VALUE sets a variable, --env KEY passes on one of "),
         ("run -m my.train", "no such option '-m': a module goes after python, as in: dlcluster run -- python -m my.tr"),
-        ("run --nproc_per_node 8 -- x.py", "no such option '--nproc_per_node'. Did you mean '--nproc-per-node'?"),
+        ("run --nprocs_per_node 8 -- x.py", "no such option '--nprocs-per-node'. Did you mean '--nproc-per-node'?"),
         ("run -N 3 x.py", "no such option '-N': the number of nodes is -n"),
         ("run --num-nodes 3 x.py", "no such option '--num-nodes': the number of nodes is -n"),
         ("run --json -- x.py", "--json requires --detach: without it the job's output is printed"),

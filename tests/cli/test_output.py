@@ -37,7 +37,7 @@ def test_status_as_json(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> N
         "missing_nodes": 2, "reasons": [], "expires": None, "capacity_block": None,
         "warnings": [], "shared_storage": None,
         "release": {"dlcluster": VERSION, "stack": RELEASE, "differences": []},
-        "usd_per_hour": None, "usd_spent": None, "idle_since": None, "idle_pauses_at": None,
+        "usd_per_hour": None, "usd_spent": None, "idle_stop": None, "idle_since": None, "idle_pauses_at": None,
     }  # fmt: skip
     zone = nodes[0]["zone"]
     same = {"instance_type": "c5.large", "zone": zone, "draining": False, "shared_storage": None, "setup": None}

@@ -9,8 +9,8 @@ from cli.aws.nodes import choose_node
 from cli.cluster_context import look_up_context
 from cli.command import cluster_command
 from cli.completion import complete_node
-from cli.errors import ClusterError
-from cli.shared_options import Selection
+from cli.errors import ClusterError, UsageError
+from cli.shared_options import Selection, invocation
 from cli.ssh.access import remote_command, resolve_access
 from cli.ssh.config import ssh_arguments
 from cli.ssh.expired_addresses import remove_expired_addresses
@@ -32,7 +32,10 @@ def command(selection: Selection, *, node: str, command: tuple[str, ...]) -> int
     context = look_up_context(selection)
     remove_expired_addresses(context.clients, context.cluster)
     reached = resolve_access(context)  # Without a master no node is reachable.
-    member = choose_node(node, context.membership.members, cluster_name=context.cluster.name)
+    try:
+        member = choose_node(node, context.membership.members, cluster_name=context.cluster.name)
+    except UsageError as error:
+        raise UsageError(f"{error}; a command goes after --, as in: {invocation()} ssh -- uptime") from error
     words = [remote_command(command)] if command else []
     arguments = ["ssh", *ssh_arguments(reached, member), *words]
     try:

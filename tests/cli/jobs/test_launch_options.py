@@ -56,14 +56,22 @@ def test_venv_below_the_local_home_is_below_the_home_on_nodes(home: Path) -> Non
     assert LaunchOptions(venv="/opt/vision").to_args() == ["--venv", "/opt/vision"]
 
 
-@pytest.mark.parametrize("spelling", ["-n", "--nnodes", "--num-workers"])
+@pytest.mark.parametrize("spelling", ["-n", "--nnodes", "--num-workers", "--num_workers"])
 @pytest.mark.parametrize("command", ["x", "torchrun --nnodes=9 -n 9"])
 def test_launchers_message_about_the_number_of_nodes_has_the_users_spelling(
     spelling: str, command: str, master: Master, capsys: pytest.CaptureFixture[str]
 ) -> None:
     master.set_answer("launch --detach -n 5", "", code=2, stderr="launch: -n must be at most 2, got 5\n")
     assert main(["run", "--no-sync", "--detach", spelling, "5", "--", *command.split()]) == EXIT_USAGE
-    assert error_line(capsys) == f"the job did not start: {spelling} must be at most 2, got 5"
+    assert error_line(capsys) == f"the job did not start: {spelling.replace('_', '-')} must be at most 2, got 5"
+
+
+def test_options_may_have_underscores_as_torchruns_have(master: Master) -> None:
+    master.set_answer("launch --detach", f"{JOB}\n")
+    line = "--no_sync --detach --nproc_per_node 2 --max_restarts=3 --env A_B=c_d -- x --lr_decay 1"
+    assert main(["run", *line.split()]) == 0
+    [ran] = master.ran
+    assert "launch --detach --nproc-per-node 2 --max-restarts 3 --env A_B:c_d -- x --lr_decay 1 <" in ran
 
 
 def test_hidden_value_goes_to_the_master_as_input(master: Master, monkeypatch: pytest.MonkeyPatch) -> None:

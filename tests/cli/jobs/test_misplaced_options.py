@@ -18,6 +18,8 @@ PROCESSES = "--nproc-per-node is the number of processes on each node"
         ("--env TOKEN=x --lr 0.1 --detach train.py", "--lr", "... -- train.py --lr 0.1"),
         ("-lr 0.1 train.py", "-l", "-- train.py -lr 0.1"),
         ("--lr 0.1", "--lr", "-- train.py --lr 0.1"),
+        ("--max_restarts 3 --batch_size=4 train.py", "--batch_size", "... -- train.py --batch_size=4"),
+        ("--batch_size 4 --max_restarts 3 train.py", "--batch_size", "... -- train.py --batch_size 4"),
     ],
 )
 def test_option_of_the_script_before_its_name_is_moved_behind_it(
@@ -46,7 +48,7 @@ def test_option_of_the_script_before_its_name_is_moved_behind_it(
         ),
         (
             "--rdzv_endpoint=host:29400 train.py",
-            "no such option '--rdzv_endpoint': leave it out, the launcher connects the processes itself",
+            "no such option '--rdzv-endpoint': leave it out, the launcher connects the processes itself",
         ),
         ("--standalone train.py", "no such option '--standalone': -n 1 runs on one node"),
         ("-H a,b train.py", "no such option '-H': a job runs on the cluster's own nodes, -n 2 takes two of them"),

@@ -162,14 +162,17 @@ def test_reason_of_a_job_that_does_not_start_is_printed(master: Master, capsys: 
     assert error_line(capsys) == "the launcher on the master must return a job id, got 'no id'"
 
 
-@pytest.mark.parametrize(("sent_files", "changed"), [(2, ", whose files have just changed"), (0, "")])
-def test_warns_when_a_running_job_uses_the_sent_directory(
+@pytest.mark.parametrize(("sent_files", "changed"), [(2, ", whose files have just changed,"), (0, "")])
+def test_warns_in_one_line_of_open_jobs_in_the_sent_directory(
     master: Master, sent_files: int, changed: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(start_module, "upload", lambda *_, **__: replace(SENT, sent_files=sent_files))
     set_job_answers(master, end=record())
     elsewhere = record(id="2", cwd="/home/ubuntu/other")
-    master.set_answer("launch list --json", json.dumps([record("SUCCEEDED", id="1"), elsewhere, record()]))
+    waiting = record("WAITING", id="3")
+    master.set_answer("launch list --json", json.dumps([record("SUCCEEDED", id="1"), elsewhere, record(), waiting]))
     assert main(["run", "--detach", "--", "x"]) == 0
-    warnings = [line for line in capsys.readouterr().err.splitlines() if " runs in " in line]
-    assert warnings == [f"dlcluster: job {JOB} runs in ~/my-job{changed}; both jobs may write the same files"]
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "~/my-job" in line]
+    jobs = f"job {JOB} (RUNNING), job 3 (WAITING)"
+    files = "the new job may write the same files"
+    assert warnings == [f"dlcluster: ~/my-job{changed} is the directory of {jobs}; {files}"]

@@ -14,7 +14,7 @@ from botocore.stub import Stubber
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.ec2.models import ec2_backends
 
-from bootstrap.contract import GROUP_TAG, MOUNT_STATES, MOUNTED, SETUP_TAG
+from bootstrap.contract import GROUP_TAG, IDLE_STOP_TAG, MOUNT_STATES, MOUNTED, SETUP_TAG
 from bootstrap.idle.pause_record import PauseRecord, render_pause
 from cli.aws.clients import Clients
 from cli.main import main
@@ -259,3 +259,21 @@ def test_status_shows_idle_time_and_pause_time(moto_cluster: MotoCluster, capsys
     assert json.loads(capsys.readouterr().out)["idle_pauses_at"] == f"{pauses_at:%Y-%m-%dT%H:%M:%SZ}"
     table.put_item(TableName=moto_cluster.table, Item={"id": {"S": "pause"}, "pause": {"S": "forged"}})
     assert below_the_table(capsys) == []
+
+
+@pytest.mark.parametrize(("seconds", "setting"), [("1800", "30m"), ("7200", "2h"), ("172800", "2d")])
+def test_status_of_a_busy_cluster_shows_when_it_would_pause(
+    stub: Stubber, moto_cluster: MotoCluster, seconds: str, setting: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tag = {"ResourceId": "workers", "ResourceType": "auto-scaling-group", "Key": IDLE_STOP_TAG, "Value": seconds}
+    group = {**GROUP, "DesiredCapacity": NODES, "Tags": [{**tag, "PropagateAtLaunch": False}]}
+    for _ in range(3):
+        stub.add_response("describe_auto_scaling_groups", {"AutoScalingGroups": [group]})
+    with stub:
+        assert below_the_table(capsys) == [f"pauses after {setting} without use"]
+        busy = render_pause(PauseRecord(idle_stop_s=int(seconds)))
+        table = boto3.client("dynamodb", region_name=REGION)
+        table.put_item(TableName=moto_cluster.table, Item={"id": {"S": "pause"}, **busy})
+        assert below_the_table(capsys) == [f"pauses after {setting} without use; in use now or in the last 5 min"]
+        assert main(["status", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["idle_stop"] == setting

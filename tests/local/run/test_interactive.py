@@ -163,7 +163,7 @@ def test_several_runs_require_a_name(local_aws: LocalAws) -> None:
     second = kept()
     refused = local("end")
     assert (refused.returncode, refused.stdout) == (2, "")
-    problem = f"several runs of the local AWS are up, select one with RUN=: {local_aws.name}, {second.name}"
+    problem = f"several runs of the local AWS are up, name one (RUN=NAME with make): {local_aws.name}, {second.name}"
     assert refused.stderr == f"error: {problem}\n"
     assert local("end", second.name).returncode == 0
     assert local_aws.directory.exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.aws.scaling import read_activities
-from cli.reports.status import scaling_reasons
+from cli.reports.status_reader import scaling_reasons
 from local.data_plane.launch_failures import write_failure
 from tests.local.control_plane.harness import Aws, Group, Stacks, start_server
 from tests.local.control_plane.templates import cluster, group, launch_template
