@@ -125,7 +125,7 @@ def test_detached_launch_returns_while_its_job_is_queued(shell: Shell, capfd: py
         assert shell.launch("--wait", "-n", "1", "echo mine") == 0
         output = capfd.readouterr()
         job = output.out.strip()
-        assert output.err.startswith("launch: waiting, 1st in the queue, for 1 node (job ")
+        assert output.err.startswith("launch: waiting, 1st in the queue, for 1 node (in use by job ")
         assert JobRecord.from_bytes(shell.run_subcommand("status", "--json", job)).state is JobState.WAITING
         holder.terminate()
         holder.communicate(timeout=60)
