@@ -135,7 +135,7 @@ def run(config: TrainConfig, signals: Signals) -> None:
     check_same_data(backend, data, dp=dp, source=config.dataset)
     if world.rank == 0:
         log.info("dataset %s: %s", config.dataset, data.describe_counts())
-    start = checkpoints.resume_unless_completed(backend)
+    start = checkpoints.resume_or_start(backend)
 
     # Loop. ``start`` is None when the run had completed before the launcher restarted the job.
     if start is not None:
