@@ -155,8 +155,8 @@ class CreateBackend(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Framework:
-    """An initialized framework: this process's place among the ranks, and the function that creates the backend."""
+class InitializedFramework:
+    """This process's place among the ranks, and the function that creates the backend."""
 
     world: World
     create_backend: CreateBackend
@@ -187,7 +187,7 @@ def set_library_defaults() -> None:
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 
-def init_framework(config: TrainConfig, environment: Mapping[str, str]) -> Framework:
+def init_framework(config: TrainConfig, environment: Mapping[str, str]) -> InitializedFramework:
     """Import the framework's backend, and determine this process's rank, for which MXNet and Horovod connect the ranks.
 
     Raises TrainerError if the framework's packages are not installed.
@@ -196,5 +196,5 @@ def init_framework(config: TrainConfig, environment: Mapping[str, str]) -> Frame
         if importlib.util.find_spec(package) is None:
             remedy = REMEDY[config.framework]
             raise TrainerError(f"{package} is not installed in this Python ({sys.executable}); {remedy}")
-    framework: Framework = importlib.import_module(MODULES[config.framework]).init(config, environment)
+    framework: InitializedFramework = importlib.import_module(MODULES[config.framework]).init(config, environment)
     return framework
