@@ -92,7 +92,7 @@ class Agent:
         session = self._connect()
         self._read_metadata()
         if self._notice.is_terminating:
-            _attempt_and_log(session.termination.send_lifecycle_heartbeat)  # The rest of the pass may take long.
+            _attempt_and_log(session.termination.send_lifecycle_heartbeat)  # The rest of the pass may take a while.
         self._publish_record(session)
         self._membership = self._refresh_membership(session)
         self._has_read_membership = True

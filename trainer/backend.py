@@ -151,15 +151,15 @@ class CreateBackend(Protocol):
     """Function that creates a backend with a new network."""
 
     def __call__(self, config: TrainConfig, *, world: World, dp: DataParallelGroup, learning_rate: float) -> Backend:
-        """Build the network; connect the ranks if backend_factory has not."""
+        """Build the network; connect the ranks if init_framework has not."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BackendFactory:
-    """The rank's world, and a function that creates the backend."""
+class InitializedFramework:
+    """This process's place among the ranks, and the function that creates the backend."""
 
     world: World
-    create: CreateBackend
+    create_backend: CreateBackend
 
 
 MODULES: Final = {
@@ -167,7 +167,7 @@ MODULES: Final = {
     "mxnet": "trainer.mxnet_backend.create_backend",
     "horovod": "trainer.mxnet_backend.horovod",
 }
-"""Module of each framework, with a function ``backend_factory(config, environment)``."""
+"""Module of each framework, with a function ``init(config, environment)``."""
 PACKAGES: Final = {"torch": ("torch",), "mxnet": ("mxnet",), "horovod": ("mxnet", "horovod")}
 """Packages each framework needs, in the order in which they are checked."""
 REMEDY: Final = {
@@ -187,8 +187,8 @@ def set_library_defaults() -> None:
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 
-def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
-    """Import the framework's backend, and determine this process's rank, for which some backends connect the ranks.
+def init_framework(config: TrainConfig, environment: Mapping[str, str]) -> InitializedFramework:
+    """Import the framework's backend, and determine this process's rank, for which MXNet and Horovod connect the ranks.
 
     Raises TrainerError if the framework's packages are not installed.
     """
@@ -196,5 +196,5 @@ def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> Back
         if importlib.util.find_spec(package) is None:
             remedy = REMEDY[config.framework]
             raise TrainerError(f"{package} is not installed in this Python ({sys.executable}); {remedy}")
-    factory: BackendFactory = importlib.import_module(MODULES[config.framework]).backend_factory(config, environment)
-    return factory
+    framework: InitializedFramework = importlib.import_module(MODULES[config.framework]).init(config, environment)
+    return framework

@@ -22,7 +22,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn
 
-from trainer.backend import NO_FLAGS, Backend, backend_factory, set_library_defaults
+from trainer.backend import NO_FLAGS, Backend, init_framework, set_library_defaults
 from trainer.checkpoint import CheckpointManager, CheckpointSaver, finish_saving_on_exit, open_checkpoint_store
 from trainer.config.command_line import parse
 from trainer.config.settings import TrainConfig
@@ -104,8 +104,8 @@ def run(config: TrainConfig, signals: Signals) -> None:
     config = replace(config, num_classes=config.num_classes or data.num_classes)
 
     # Rank and world size, from torchrun's variables, MXNet's scheduler or Horovod.
-    factory = backend_factory(config, os.environ)
-    world = factory.world
+    framework = init_framework(config, os.environ)
+    world = framework.world
     bar = make_progress_bar(sys.stderr, rank=world.rank)
     line = f"rank {world} %(message)s"
     logging.basicConfig(level=logging.INFO, format=line, handlers=[LogHandler(sys.stderr, bar)], force=True)
@@ -130,12 +130,12 @@ def run(config: TrainConfig, signals: Signals) -> None:
     checkpoints.load_newest()
 
     # Model and optimizer.
-    backend = factory.create(config, world=world, dp=dp, learning_rate=learning_rate)
+    backend = framework.create_backend(config, world=world, dp=dp, learning_rate=learning_rate)
     log.info("global batch size %d, peak learning rate %g", global_batch_size, learning_rate)
     check_same_data(backend, data, dp=dp, source=config.dataset)
     if world.rank == 0:
         log.info("dataset %s: %s", config.dataset, data.describe_counts())
-    start = checkpoints.resume_unless_completed(backend)
+    start = checkpoints.resume_or_start(backend)
 
     # Loop. ``start`` is None when the run had completed before the launcher restarted the job.
     if start is not None:

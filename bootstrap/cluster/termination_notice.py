@@ -163,7 +163,7 @@ class TerminationHandler:
             self._requests.complete_termination()
             self._state = TerminationState.COMPLETED
         else:
-            self.send_lifecycle_heartbeat()  # The pass may have taken long.
+            self.send_lifecycle_heartbeat()  # The pass may have taken a while.
 
     def _next_state(self, membership: Membership | None, now: float) -> TerminationState:
         """Return the state that the node is in now: what it still waits for, or COMPLETING."""

@@ -44,13 +44,13 @@ def terminate_baked_workers(ec2: "EC2Client", *, cluster_name: str, detached: st
     """
     # Without its instance, a pending image may fail.
     pending = pending_images(ec2, cluster_name=cluster_name)
-    left = _terminate_detached(ec2, cluster_name, detached, except_ids=pending)
+    remaining = _terminate_detached(ec2, cluster_name, detached, except_ids=pending)
     for _ in range(DETACH_POLLS):
-        if detached is None or not left.get(detached):
+        if detached is None or not remaining.get(detached):
             break
         time.sleep(POLL_S)
-        left = _terminate_detached(ec2, cluster_name, detached, except_ids=pending)
-    for instance_id, is_in_group in left.items():
+        remaining = _terminate_detached(ec2, cluster_name, detached, except_ids=pending)
+    for instance_id, is_in_group in remaining.items():
         if instance_id in pending:
             state = f"runs on until image {pending[instance_id]} of it is complete"
             _say(f"{instance_id} {state}; dlcluster bake then terminates it, or: {TERMINATE_COMMAND} {instance_id}")
@@ -65,16 +65,16 @@ def _terminate_detached(
     ec2: "EC2Client", cluster_name: str, detached: str | None, *, except_ids: Container[str]
 ) -> dict[str, bool]:
     """Terminate the workers that `bake` has detached; return the others, each with True if it is still in a group."""
-    left = {}
+    remaining = {}
     for instance in _marked(ec2, cluster_name):
         instance_id, is_in_group = instance["InstanceId"], bool(tag_values(instance, GROUP_TAG))
         is_ours = instance_id == detached or bool(tag_values(instance, DETACHED_TAG))
         if is_in_group or not is_ours or instance_id in except_ids:
-            left[instance_id] = is_in_group
+            remaining[instance_id] = is_in_group
             continue
         _say(f"terminating {instance_id}, the worker of an image")
         ec2.terminate_instances(InstanceIds=[instance_id])
-    return left
+    return remaining
 
 
 @contextmanager

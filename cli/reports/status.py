@@ -164,8 +164,9 @@ class Status:
         """
         for instance_id in self.bake_workers:
             yield (
-                f"{instance_id} has left its group for an image: if no dlcluster bake is running, run dlcluster bake "
-                f"again, or terminate the instance: {TERMINATE_COMMAND} {instance_id}"
+                f"{instance_id} was detached from its Auto Scaling group to make an image, and still costs money: if "
+                "no dlcluster bake is running, run it again to finish, or terminate the instance: "
+                f"{TERMINATE_COMMAND} {instance_id}"
             )
         block = self.capacity_block
         if self.desired_nodes and block is not None and now > block.pauses_at + PAUSE_TOLERANCE:

@@ -53,7 +53,7 @@ class ZoneOutcome:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fleet:
-    """The nodes that a cluster should have: launches all in one zone, or terminates those that were launched."""
+    """The cluster's nodes, not an EC2 Fleet: launches all in one zone, or terminates those that were launched."""
 
     clients: Clients
     cluster: Cluster

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from bootstrap.contract import ARRIVING_NODES_FILE
 from launcher.errors import LaunchError, UsageError
@@ -34,11 +34,19 @@ JOIN_TIMEOUT_S = 60.0
 """Seconds that a new node has to answer once the cluster's lists contain it."""
 
 
+class UsableHosts(NamedTuple):
+    """The hosts that a restart may use, and why the others are left out."""
+
+    hosts: list[Host]
+    """In the order in which to try them."""
+    reasons: list[str]
+
+
 class RestartHostAllocator(Protocol):
     """Allocation of the hosts of a restart among several jobs (launcher.job_queue.allocation)."""
 
-    def order(self, job: JobSpec, listed: Sequence[Host]) -> tuple[list[Host], list[str]]:
-        """Return the hosts to try, in order, and the reasons why others are left out."""
+    def usable_hosts(self, job: JobSpec, listed: Sequence[Host]) -> UsableHosts:
+        """Return which of the listed hosts the job may restart on."""
 
     async def allocate(self, job: JobSpec) -> str:
         """Allocate its hosts to `job`; return the reason if another job has just taken one."""
@@ -193,8 +201,8 @@ def _find_candidates(job: JobSpec, allocator: RestartHostAllocator | None) -> _C
         listed = job.hosts if job.host_source is None else job.host_source.read()
     except UsageError as error:
         return _Candidates(hosts=[], listed=(), reasons=[str(error)])
-    hosts, left_out = (list(listed), []) if allocator is None else allocator.order(job, listed)
-    return _Candidates(hosts=hosts, listed=listed, reasons=left_out)
+    usable = UsableHosts(list(listed), []) if allocator is None else allocator.usable_hosts(job, listed)
+    return _Candidates(hosts=usable.hosts, listed=listed, reasons=usable.reasons)
 
 
 async def _connect_candidates(candidates: _Candidates, job: JobSpec, *, timeout_s: float) -> ReachableNodes:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from launcher.errors import BusyError, LaunchError
 from launcher.hosts.hostfile import Host
-from launcher.job.restarts import describe_hosts
+from launcher.job.restarts import UsableHosts, describe_hosts
 from launcher.job_queue.free_hosts import jobs_using, select_free_nodes, starts_on_first, with_allocation
 from launcher.job_queue.queue import conflicting_jobs, jobs_overtaken_by, live_jobs, own_and_others
 from launcher.job_queue.queue_lock import locked_queue
@@ -93,26 +93,26 @@ class HostAllocator:
         self._jobs_dir = jobs_dir
         self._record = record
 
-    def order(self, job: JobSpec, listed: Sequence[Host]) -> tuple[list[Host], list[str]]:
+    def usable_hosts(self, job: JobSpec, listed: Sequence[Host]) -> UsableHosts:
         """Return the hosts for a restart: the job's own, free hosts, and other jobs' hosts if they may be shared.
 
-        With them the reasons why hosts are left out. mpirun's own machine comes first; without it there are no hosts.
+        mpirun's own machine comes first; without it no host is usable.
         """
         first = str(job.hosts[0]) if starts_on_first(job) else ""
         if first and listed and first not in map(str, listed):
-            return [], [f"{first}: not in the hosts file, and mpirun runs there"]
+            return UsableHosts([], [f"{first}: not in the hosts file, and mpirun runs there"])
         own_record, others = self._read()
         if own_record is None or job.host_source is None:
-            return list(listed), []
+            return UsableHosts(list(listed), [])
         taken = {host: users[0] for host in listed if (users := jobs_using(host, job, own_record, others))}
         own_hosts = [host for host in listed if str(host) in own_record.hosts and host not in taken]
         free_hosts = [host for host in listed if host not in own_hosts and host not in taken]
         if _may_share_nodes(job):
-            return _put_first([*own_hosts, *free_hosts, *taken], first), []
+            return UsableHosts(_put_first([*own_hosts, *free_hosts, *taken], first), [])
         reasons = {str(host): f"{host}: job {other.id} has it" for host, other in taken.items()}
         if first in reasons:
-            return [], [f"{reasons[first]}, and mpirun runs there"]
-        return _put_first([*own_hosts, *free_hosts], first), [*reasons.values()]
+            return UsableHosts([], [f"{reasons[first]}, and mpirun runs there"])
+        return UsableHosts(_put_first([*own_hosts, *free_hosts], first), [*reasons.values()])
 
     async def allocate(self, job: JobSpec) -> str:
         """Record that the job starts again on its hosts; return the reason if another job has just taken one."""

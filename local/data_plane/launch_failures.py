@@ -38,11 +38,8 @@ class Launches:
         self._monotonic = monotonic
         self._launches: dict[str, _Launch] = {}
 
-    def begin_or_wait(self, instance_id: str) -> None:
-        """Begin the launch at the first attempt.
-
-        Raises LocalError with the last failure's reason until the next attempt is due.
-        """
+    def begin_attempt(self, instance_id: str) -> None:
+        """Begin a launch attempt. Raises LocalError with the last failure's reason during the back-off."""
         now = self._monotonic()
         launch = self._launches.setdefault(instance_id, _Launch(began_at=now))
         if launch.reason and now - launch.failed_at < RETRY_S:

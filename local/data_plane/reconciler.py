@@ -105,7 +105,7 @@ class Reconciler:
                 if instance_id in self._nodes:
                     self._update(instance)
                 elif self._may_boot_another():
-                    self._launches.begin_or_wait(instance_id)
+                    self._launches.begin_attempt(instance_id)
                     self._start(instance)
         launched = {instance_id for instance_id, node in self._nodes.items() if node.has_requested_metadata()}
         self._launches.forget_others(desired.keys() - launched)

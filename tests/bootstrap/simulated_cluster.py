@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from moto.autoscaling.models import FakeAutoScalingGroup, autoscaling_backends
 from moto.core.models import DEFAULT_ACCOUNT_ID as ACCOUNT_ID
@@ -34,6 +34,16 @@ START = datetime(2026, 12, 1, tzinfo=timezone.utc)
 """Time in UTC at the clock's zero."""
 
 
+class Signal(NamedTuple):
+    """A node's signal to CloudFormation."""
+
+    resource: str
+    """Logical ID of the node's group."""
+    status: str
+    unique_id: str
+    """The instance, followed by what failed, if anything."""
+
+
 @dataclass
 class SimulatedCluster:
     """Two Auto Scaling groups, a table, a log group and a stack in moto, and our nodes in them."""
@@ -41,7 +51,7 @@ class SimulatedCluster:
     tmp_path: Path
     clients: Clients
     subnet: str
-    signals: list[tuple[str, str, str]] = field(default_factory=list)
+    signals: list[Signal] = field(default_factory=list)
     completed_hooks: list[str] = field(default_factory=list)
     """Instances that completed their lifecycle hook."""
     heartbeats: list[tuple[str, float]] = field(default_factory=list)
@@ -53,7 +63,7 @@ class SimulatedCluster:
     def record_signal(self, **signal: str) -> None:
         """Stand in for CloudFormation, because moto accepts signals only for its own stacks and keeps none."""
         assert signal["StackName"] == STACK
-        self.signals.append((signal["LogicalResourceId"], signal["Status"], signal["UniqueId"]))
+        self.signals.append(Signal(signal["LogicalResourceId"], signal["Status"], signal["UniqueId"]))
 
     def record_completion(self, **action: str) -> None:
         """Stand in for Auto Scaling, because moto has hooks but no actions that wait."""

@@ -31,7 +31,8 @@ def test_failure_signal_counts_the_peers_and_the_agent_carries_on(cluster: Simul
     assert cluster.signals == [("WorkerGroup", "FAILURE", f"{first.instance_id} peers 2/3 joined")]
     late = [master, first, second]
     cluster.run(late, until=lambda: all("deeplearning-worker3" in n.text(contract.HOSTS_FILE) for n in late))
-    assert [signal for signal in cluster.signals if signal[2].startswith(first.instance_id)] == (cluster.signals[:1])
+    own = [signal for signal in cluster.signals if signal.unique_id.startswith(first.instance_id)]
+    assert own == cluster.signals[:1]
 
 
 @pytest.mark.parametrize(

@@ -79,29 +79,29 @@ class CheckpointManager:
         if self._store is not None and self._config.resume != "never":
             self._loaded = self._store.load_newest()
 
-    def resume_unless_completed(self, backend: Backend) -> Progress | None:
+    def resume_or_start(self, backend: Backend) -> Progress | None:
         """Restore the newest checkpoint of any rank on all ranks, or start a new run; return the position.
 
-        Return None if the run had completed before the launcher restarted the job. A rank that shares rank 0's
-        directory writes no checkpoints from now on, because rank 0 does.
+        Here and below, None means that the run had completed before the launcher restarted the job. A rank that shares
+        rank 0's directory writes no checkpoints from now on, because rank 0 does.
         """
         prefix = self._store.prefix if self._store else None
-        return self.resume_from_newest(
+        return self.begin_run(
             backend,
             in_another_directory=detect_another_directory(backend, prefix, dp=self._dp),
             shares_rank_0_directory=detect_shared_directory(backend, prefix, dp=self._dp),
         )
 
-    def resume_from_newest(
+    def begin_run(
         self, backend: Backend, *, in_another_directory: bool = False, shares_rank_0_directory: bool = False
     ) -> Progress | None:
-        """Restore the newest checkpoint of any rank; return its position, or None if the run had completed.
+        """Resume or start, knowing how this rank's directory compares with rank 0's; return the position.
 
         ``in_another_directory``: this rank's directory has another path than rank 0's.
         """
         if shares_rank_0_directory:
             self._store = self._loaded = None
-        start = self._restore_or_start(backend, in_another_directory)
+        start = self._choose_start(backend, in_another_directory)
         self._loaded = None
         if start is None:
             return None
@@ -113,8 +113,8 @@ class CheckpointManager:
             self._best_accuracy = best.accuracy if best.is_known else None
         return start
 
-    def _restore_or_start(self, backend: Backend, in_another_directory: bool) -> Progress | None:
-        """Restore the checkpoint of the rank that is furthest ahead, or start a new run; None if it had completed."""
+    def _choose_start(self, backend: Backend, in_another_directory: bool) -> Progress | None:
+        """Choose the checkpoint of the rank that is furthest ahead and restore it, or start a new run."""
         marker = CompletionMarker() if self._store is None else self._store.marker()
         self._clear_job_of_earlier_marker(marker)
         all_reports = self._gather_reports(backend, marker, in_another_directory)
@@ -131,7 +131,7 @@ class CheckpointManager:
             return self._start_new_run(backend, after=max(report.completed_run_started_at for report in all_reports))
         if all_reports[source].in_another_directory and not any(positions[0]) and not self._world.restart_count:
             self._refuse_other_directory(backend, source)
-        return self._restore(backend, source)
+        return self._restore_from_rank(backend, source)
 
     def _gather_reports(
         self, backend: Backend, marker: CompletionMarker, in_another_directory: bool
@@ -150,7 +150,7 @@ class CheckpointManager:
         backend.restore(None, source=0)
         return Progress(run_started_at=started_at)
 
-    def _restore(self, backend: Backend, source: int) -> Progress:
+    def _restore_from_rank(self, backend: Backend, source: int) -> Progress:
         """Load the checkpoint of the rank ``source`` on all ranks; UsageError if it is of another run."""
         loaded = self._loaded if source == self._dp.rank else None
         reason = reason_to_refuse(loaded.metadata, self._config) if loaded else None

@@ -10,7 +10,7 @@ from functools import partial
 
 import mxnet as mx
 
-from trainer.backend import Backend, BackendFactory
+from trainer.backend import Backend, InitializedFramework
 from trainer.config.settings import TrainConfig
 from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.launcher_check import ROLE
@@ -26,7 +26,7 @@ from trainer.timeouts import rendezvous_timeout_s
 log = logging.getLogger(__name__)
 
 
-def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
+def init(config: TrainConfig, environment: Mapping[str, str]) -> InitializedFramework:
     """Join the key-value store; if its name begins with dist_, wait until all workers and servers have joined."""
     workers = environment.get("DMLC_NUM_WORKER", "1")
     if config.distributed and ROLE not in environment:
@@ -55,7 +55,7 @@ def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> Back
         restart_count=read_restart_count(environment),
         job_id=read_job_id(environment),
     )
-    return BackendFactory(world=world, create=partial(create_backend, watchdog))
+    return InitializedFramework(world=world, create_backend=partial(create_backend, watchdog))
 
 
 def create_backend(

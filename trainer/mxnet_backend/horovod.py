@@ -10,7 +10,7 @@ import horovod.mxnet as hvd
 import numpy as np
 from mxnet import nd
 
-from trainer.backend import Backend, BackendFactory
+from trainer.backend import Backend, InitializedFramework
 from trainer.config.settings import TrainConfig
 from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.world import World, describe_process, read_job_id, read_restart_count
@@ -25,7 +25,7 @@ GLOO_TIMEOUT: Final = "HOROVOD_GLOO_TIMEOUT_SECONDS"
 """Variable with Gloo's timeout, in seconds, for connecting and for operations (Horovod's gloo_context.cc)."""
 
 
-def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
+def init(config: TrainConfig, environment: Mapping[str, str]) -> InitializedFramework:
     """Connect to the other ranks that launch, horovodrun or mpirun started."""
     timeout_s = rendezvous_timeout_s(config)
     watchdog = Watchdog(rendezvous_timeout_s=timeout_s)
@@ -41,7 +41,7 @@ def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> Back
         restart_count=read_restart_count(environment),
         job_id=read_job_id(environment),
     )
-    return BackendFactory(world=world, create=partial(create_backend, watchdog))
+    return InitializedFramework(world=world, create_backend=partial(create_backend, watchdog))
 
 
 def create_backend(

@@ -196,7 +196,7 @@ class TorchBackend:
         return correct
 
     def optimizer_step(self, *, num_samples: int) -> None:
-        self._reducer.divide(num_samples=num_samples)
+        self._reducer.average(num_samples=num_samples)
         self.wait_for_snapshot()
         self._precision.step(self._optimizer, deferred_loss=self._sums.loss if self._settings.is_deferred else None)
         if self._communicator.is_distributed:

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import torch
 
-from trainer.backend import BackendFactory
+from trainer.backend import InitializedFramework
 from trainer.config.settings import TrainConfig
 from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.process_groups import create_process_groups
@@ -26,9 +26,9 @@ from trainer.torch_backend.device import prepare_device
 from trainer.torch_backend.reducer_setup import choose_reduction
 
 
-def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
+def init(config: TrainConfig, environment: Mapping[str, str]) -> InitializedFramework:
     """Read the rank from torchrun's variables; only create_backend() connects to the other ranks."""
-    return BackendFactory(world=World.from_environment(environment), create=create_backend)
+    return InitializedFramework(world=World.from_environment(environment), create_backend=create_backend)
 
 
 def create_backend(config: TrainConfig, *, world: World, dp: DataParallelGroup, learning_rate: float) -> TorchBackend:

@@ -4,6 +4,7 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from bootstrap import contract
+from bootstrap.agent import FAST_PASS_INTERVAL_S
 from bootstrap.cluster.records import NodeRecord
 from bootstrap.cluster.termination_notice import DROP_TIMEOUT_S, MEMBERSHIP_PROPAGATION_S, TerminationNotice
 from bootstrap.errors import MetadataError
@@ -43,7 +44,7 @@ def test_draining_node_leaves_the_lists_before_it_completes_the_hook(cluster: Si
     master, draining_node, other = nodes
     by_index = cluster.by_index()
     draining_node.metadata.notice = TERMINATING
-    assert draining_node.agent.run_pass() == 1.0
+    assert draining_node.agent.run_pass() == FAST_PASS_INTERVAL_S
     assert record(cluster, draining_node).draining
     assert listed(nodes, draining_node) == [True, True, True]
     run_seconds(cluster, nodes, FEW_POLLS_S, until=lambda: draining_node.instance_id not in known_ids(cluster))
@@ -111,7 +112,7 @@ def test_node_that_drains_early_never_reports_ready(cluster: SimulatedCluster) -
     nodes[1].agent.run_pass()  # the lists still contain every node, even itself
     assert nodes[1].text(contract.WORKERS_FILE).count("\n") == 3
     run_seconds(cluster, nodes, FEW_POLLS_S)
-    assert not [signal for signal in cluster.signals if nodes[1].instance_id in signal[2]]
+    assert not [signal for signal in cluster.signals if nodes[1].instance_id in signal.unique_id]
 
 
 def test_standby_node_does_not_report_ready(cluster: SimulatedCluster) -> None:

@@ -125,8 +125,9 @@ def test_worker_that_a_bake_has_left_is_named_with_the_command_that_ends_it(
     assert main(["status", "--json"]) == 0
     (warning,) = json.loads(capsys.readouterr().out)["warnings"]
     assert warning == (
-        f"{left} has left its group for an image: if no dlcluster bake is running, run dlcluster bake again, "
-        f"or terminate the instance: aws ec2 terminate-instances --instance-ids {left}"
+        f"{left} was detached from its Auto Scaling group to make an image, and still costs money: if no "
+        "dlcluster bake is running, run it again to finish, or terminate the instance: "
+        f"aws ec2 terminate-instances --instance-ids {left}"
     )
     assert main(["status"]) == 0
     assert f"\n{warning}\n" in capsys.readouterr().out

@@ -69,11 +69,11 @@ from pathlib import Path
 from trainer.checkpoint.format import load_checkpoint
 from trainer.config.settings import TrainConfig
 from trainer.backend import TrainingState
-from trainer.mxnet_backend.create_backend import backend_factory
+from trainer.mxnet_backend.create_backend import init
 from trainer.distributed.data_parallel import DataParallelGroup
 config = TrainConfig(framework="mxnet", num_classes=10)
-connection = backend_factory(config, {})
-backend = connection.create(config, world=connection.world, dp=DataParallelGroup(), learning_rate=0.1)
+framework = init(config, {})
+backend = framework.create_backend(config, world=framework.world, dp=DataParallelGroup(), learning_rate=0.1)
 """
 COUNT = """
 weights = load_checkpoint(Path("%s")).state.weights

@@ -78,12 +78,12 @@ import numpy
 from trainer.config.settings import TrainConfig
 from trainer.data.batches import load_and_transform
 from trainer.data.open_dataset import open_data
-from trainer.mxnet_backend.create_backend import backend_factory
+from trainer.mxnet_backend.create_backend import init
 from trainer.distributed.data_parallel import DataParallelGroup
 config = TrainConfig(framework="mxnet", weight_decay=0, num_classes=10)
 data = open_data(config)
-connection = backend_factory(config, {})
-backend = connection.create(config, world=connection.world, dp=DataParallelGroup(), learning_rate=0.1)
+framework = init(config, {})
+backend = framework.create_backend(config, world=framework.world, dp=DataParallelGroup(), learning_rate=0.1)
 def step(samples):
     before = backend.weights()["9.weight"]
     backend.forward_backward(*load_and_transform(data, data.train, numpy.arange(samples)))
@@ -105,13 +105,13 @@ from trainer.config.settings import TrainConfig
 from trainer.data.batches import load_and_transform
 from trainer.data.open_dataset import open_data
 from trainer.backend import TrainingState
-from trainer.mxnet_backend.create_backend import backend_factory
+from trainer.mxnet_backend.create_backend import init
 from trainer.distributed.data_parallel import DataParallelGroup
 config = TrainConfig(framework="mxnet", num_classes=10)
 data = open_data(config)
 def create():
-    connection = backend_factory(config, {})
-    return connection.create(config, world=connection.world, dp=DataParallelGroup(), learning_rate=0.1)
+    framework = init(config, {})
+    return framework.create_backend(config, world=framework.world, dp=DataParallelGroup(), learning_rate=0.1)
 batch = load_and_transform(data, data.train, numpy.arange(8))
 rates = [0.1 * (step + 1) / 7 for step in range(6)]
 def train(backend, rates):

@@ -173,7 +173,7 @@ def test_restart_tries_the_jobs_own_nodes_then_free_ones(
     others(other("one"), own=("three",))
     allocator = HostAllocator(ME, jobs_dir=jobs, record=lambda _job: None)
     # It was submitted for another node, and has restarted since.
-    hosts, reasons = allocator.order(replace(job(source, nodes=1), **change), source.read())
+    hosts, reasons = allocator.usable_hosts(replace(job(source, nodes=1), **change), source.read())
     assert [host.name for host in hosts] == tried
     assert reasons == [f"one: job {other().id} has it"] * left_out
 
@@ -200,7 +200,7 @@ def test_restart_of_mpirun_leaves_out_other_jobs_nodes_and_begins_with_its_own_m
     others(other(taken), own=("one", "two"))
     allocator = HostAllocator(ME, jobs_dir=jobs, record=lambda _job: None)
     mpi = replace(job(source, nodes=2), framework=LAUNCHED_BY_MPI, has_gpus=has_gpus)
-    hosts, reasons = allocator.order(mpi, source.read())
+    hosts, reasons = allocator.usable_hosts(mpi, source.read())
     assert [host.name for host in hosts] == tried
     assert reasons == ([] if left_out is None else [left_out.format(other().id)])
 
@@ -212,9 +212,9 @@ def test_restart_of_mpirun_uses_no_node_while_its_own_machine_is_not_listed(
     others(own=("one", "two"))
     allocator = HostAllocator(ME, jobs_dir=jobs, record=lambda _job: None)
     mpi = replace(job(source, nodes=2), framework=LAUNCHED_BY_MPI, has_gpus=has_gpus)
-    assert allocator.order(mpi, source.read()[1:]) == ([], ["one: not in the hosts file, and mpirun runs there"])
-    assert allocator.order(mpi, ()) == ([], [])
-    by_torch = allocator.order(replace(mpi, framework="torch"), source.read()[1:])[0]
+    assert allocator.usable_hosts(mpi, source.read()[1:]) == ([], ["one: not in the hosts file, and mpirun runs there"])
+    assert allocator.usable_hosts(mpi, ()) == ([], [])
+    by_torch = allocator.usable_hosts(replace(mpi, framework="torch"), source.read()[1:]).hosts
     assert [host.name for host in by_torch] == ["two", "three"]
 
 
@@ -225,7 +225,7 @@ def test_restart_does_not_take_its_own_node_back_from_another_job(
     taken: list[list[str]] = []
     allocator = HostAllocator(ME, jobs_dir=jobs, record=lambda found: taken.append(names(found)))
     again = replace(job(source, nodes=1), has_gpus=True)
-    assert [host.name for host in allocator.order(again, source.read())[0]] == ["two", "three"]
+    assert [host.name for host in allocator.usable_hosts(again, source.read()).hosts] == ["two", "three"]
     assert asyncio.run(allocator.allocate(again)) == f"job {other().id} has taken a node"
     assert asyncio.run(allocator.allocate(again.with_hosts(source.read()[1:2]))) == ""
     assert taken == [["two"]]
@@ -240,9 +240,9 @@ def test_restart_whose_nodes_another_job_takes_first_tries_again(
     class Allocator:
         tries = 0
 
-        def order(self, _job: JobSpec, listed: Sequence[Host]) -> tuple[list[Host], list[str]]:
+        def usable_hosts(self, _job: JobSpec, listed: Sequence[Host]) -> restarts.UsableHosts:
             hosts = [*listed[1:], listed[0]]
-            return [host for host in hosts if host.name in left or not self.tries], []
+            return restarts.UsableHosts([host for host in hosts if host.name in left or not self.tries], [])
 
         async def allocate(self, _job: JobSpec) -> str:
             self.tries += 1

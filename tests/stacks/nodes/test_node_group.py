@@ -46,6 +46,6 @@ def test_deploy_waits_for_no_worker_when_it_needs_none(synthesize: Synthesize) -
 
 
 @pytest.mark.parametrize("minimum", [-1, 5])
-def test_minimum_above_worker_count_is_refused(minimum: int) -> None:
+def test_min_workers_outside_0_to_worker_count_is_refused(minimum: int) -> None:
     with pytest.raises(SettingsError, match=f"min_workers must be 0 to worker_count, which is 4, got {minimum}"):
         ClusterProps(worker_count=4, min_workers=minimum)

@@ -27,7 +27,7 @@ def resume_run(store: FakeStore, *, rank: int = 0, other: Score | None = None) -
     bests = (0.0, 0.0, *best) if rank == 0 else (*best, 0.0, 0.0)
     backend = cast(Backend, TwoRankBackend(report=[0] * 12, best=bests, rank=rank))
     manager = make_manager(store, rank=rank)
-    manager.resume_from_newest(backend)
+    manager.begin_run(backend)
     return manager, backend
 
 
@@ -60,7 +60,7 @@ def test_every_rank_knows_the_best_epoch_of_any_rank(
 
 def test_new_run_does_not_read_the_best_score_from_s3() -> None:
     store = FakeStore()
-    make_manager(store).resume_from_newest(cast(Backend, TwoRankBackend()))
+    make_manager(store).begin_run(cast(Backend, TwoRankBackend()))
     assert not store.looked_in_s3
     resume_run(store)
     assert store.looked_in_s3
@@ -112,7 +112,7 @@ def test_rank_without_a_store_takes_part() -> None:
     report = (*RankReport(run_started_at=5, epoch=1, samples=64), *RankReport())
     messages = resumable(Progress(run_started_at=5, epoch=1, samples=64))
     best = (*BestOfRank(True, 0.9), *BestOfRank(False, 0))
-    manager.resume_from_newest(cast(Backend, TwoRankBackend(report=report, messages=messages, best=best, rank=1)))
+    manager.begin_run(cast(Backend, TwoRankBackend(report=report, messages=messages, best=best, rank=1)))
     backend = cast(Backend, TwoRankBackend(is_writing=[0], best=best, messages=["/there"], rank=1))
     manager.save(backend, Progress(run_started_at=5, epoch=2), validation_accuracy=0.8)
     manager.wait_for_final(backend)

@@ -32,7 +32,7 @@ OVER = CompletionMarker(run_started_at=5.5, job_id="j", settings={**CONFIG.setti
 def begin(
     store: FakeStore, others: TwoRankBackend, *, config: TrainConfig = CONFIG, world: World = SINGLE_PROCESS
 ) -> Progress:
-    progress = make_manager(store, config=config, world=world).resume_from_newest(cast(Backend, others))
+    progress = make_manager(store, config=config, world=world).begin_run(cast(Backend, others))
     assert progress is not None
     return progress
 
@@ -73,7 +73,7 @@ def test_changed_data_since_the_checkpoint_is_reported(caplog: pytest.LogCapture
     )
     for versions in (("1", "2"), ("1", "3")):
         others = TwoRankBackend()
-        make_manager(store, data_versions=versions).resume_from_newest(cast(Backend, others))
+        make_manager(store, data_versions=versions).begin_run(cast(Backend, others))
     [line] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert line.startswith("the data in S3 has changed since the checkpoint was written: its ETags were 1 2, are 1 3; ")
 
@@ -83,7 +83,7 @@ def test_new_run_starts_at_rank_0s_time() -> None:
     own = begin(FakeStore(), first)
     assert own.run_started_at > 1.7e9
     assert own == Progress(run_started_at=own.run_started_at)
-    sent = make_manager(FakeStore(), rank=1).resume_from_newest(cast(Backend, second))
+    sent = make_manager(FakeStore(), rank=1).begin_run(cast(Backend, second))
     assert sent == Progress(run_started_at=99)
     # All ranks get its weights.
     assert first.restored == second.restored == [(None, 0)]
@@ -134,7 +134,7 @@ def test_completed_run_of_a_restarted_job_ends_on_all_ranks(
     store, others = FakeStore(**contents), TwoRankBackend(report=from_rank_1(other), has_final=[other_has_final])
     store.final_run_started_at = final_run_started_at
     manager = make_manager(store, world=RESTARTED)
-    assert manager.resume_from_newest(cast(Backend, others)) is None
+    assert manager.begin_run(cast(Backend, others)) is None
     assert others.restored == []
     manager.finish()
     assert (store.marker(), store.saved) == (OVER, [])
@@ -143,12 +143,8 @@ def test_completed_run_of_a_restarted_job_ends_on_all_ranks(
 def test_final_checkpoint_in_s3_counts_for_every_rank() -> None:
     config = replace(CONFIG, model_prefix="s3://bucket/digits/net")
     over = replace(OVER, settings={**config.settings_fixed_on_resume, "num_epochs": 3})
-    assert (
-        make_manager(FakeStore(marker=over), config=config, world=RESTARTED).resume_from_newest(
-            cast(Backend, TwoRankBackend())
-        )
-        is None
-    )
+    manager = make_manager(FakeStore(marker=over), config=config, world=RESTARTED)
+    assert manager.begin_run(cast(Backend, TwoRankBackend())) is None
 
 
 @pytest.mark.parametrize(
@@ -281,9 +277,7 @@ def test_rank_sharing_rank_0s_directory_does_not_write() -> None:
         messages=resumable(Progress(run_started_at=5, epoch=1)),
         rank=1,
     )
-    assert manager.resume_from_newest(cast(Backend, others), shares_rank_0_directory=True) == Progress(
-        run_started_at=5, epoch=1
-    )
+    assert manager.begin_run(cast(Backend, others), shares_rank_0_directory=True) == Progress(run_started_at=5, epoch=1)
     assert others.restored == [(None, 0)]
     manager.save(cast(Backend, others), Progress(run_started_at=5, epoch=2), validation_accuracy=0.8)
     manager.finish()

@@ -204,8 +204,8 @@ class FlatReducer:
         """Sum the flat tensor over all ranks."""
         self._communicator.all_reduce(self._sums)
 
-    def divide(self, *, num_samples: int) -> None:
-        """Divide all sums by the ``num_samples`` of all ranks."""
+    def average(self, *, num_samples: int) -> None:
+        """Turn all sums into means over the ``num_samples`` of all ranks."""
         self._sums.div_(num_samples)
 
 
@@ -280,7 +280,7 @@ class DdpReducer:
             )
         self._communicator.all_reduce(self._sums)
 
-    def divide(self, *, num_samples: int) -> None:
+    def average(self, *, num_samples: int) -> None:
         """Turn the gradients' mean over ranks, and the other sums, into means over the ``num_samples`` of all ranks."""
         gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
         torch._foreach_mul_(gradients, torch.distributed.get_world_size() / num_samples)
