@@ -1,6 +1,6 @@
 # make demo       run the main job on a local AWS: deploy a cluster, log in, train on all nodes, destroy
 # make demo       NODES=5 uses five nodes; KEEP=1 leaves the cluster up and says how to enter and end it
-# make local-aws  open a shell inside a fresh local AWS, for cdk deploy and other commands
+# make local-aws  open a shell inside a fresh local AWS, for cdk deploy and other commands; KEEP=1 leaves it up
 # make enter      open a shell inside a local AWS that was kept (RUN=name if there are several);
 #                 for one command: python -m local enter [RUN] -- COMMAND
 # make end        end a local AWS that was kept
@@ -46,6 +46,8 @@ export MYPY_CACHE_DIR := $(CACHE)/mypy
 export JSII_RUNTIME_PACKAGE_CACHE_ROOT := $(CACHE)/jsii
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CACHE)/hypothesis
 
+KEPT = $(if $(filter-out 0 no false,$(KEEP)),--keep)
+
 # Enters the environment that local/setup.sh makes; the recipe's commands follow.
 ENTER := environment="$$(local/setup.sh)"; export PATH="$$environment/bin:$$PATH";
 
@@ -60,10 +62,10 @@ setup:
 	@$(ENTER) python -m local image >/dev/null
 
 demo: root
-	@$(ENTER) exec python -m local demo "$$NODES" $(if $(filter-out 0 no false,$(KEEP)),--keep)
+	@$(ENTER) exec python -m local demo "$$NODES" $(KEPT)
 
 local-aws: root
-	@$(ENTER) exec python -m local shell
+	@$(ENTER) exec python -m local shell $(KEPT)
 
 enter end status:
 	@$(ENTER) exec python -m local $@ $${RUN:+"$$RUN"}

@@ -1,5 +1,6 @@
 """Build the stack of the settings in cdk.json and ``-c name=value``; ``cdk synth`` runs this file."""
 
+import json
 import os
 import sys
 from collections.abc import Mapping
@@ -51,14 +52,20 @@ def main() -> int:
     except SettingsError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    messages = app.synth().get_stack_artifact(stack.artifact_id).messages
-    is_reported = not (props.has_expired or props.uses_capacity_block)
+    assembly = app.synth()
+    messages = assembly.get_stack_artifact(stack.artifact_id).messages
+    # The CDK's command line answers look-ups that miss, and runs this once more.
+    is_reported = not (props.has_expired or props.uses_capacity_block or _misses_look_ups(assembly.directory))
     if is_reported and any(message.level == SynthesisMessageLevel.WARNING for message in messages):
         # The report of warnings takes the place of all other messages.
         for message in messages:
             if message.level == SynthesisMessageLevel.INFO:
                 print(message.entry.data, file=sys.stderr)
     return 0
+
+
+def _misses_look_ups(outdir: str) -> bool:
+    return "missing" in json.loads((Path(outdir) / "manifest.json").read_text())
 
 
 def _environment(variables: Mapping[str, str]) -> cdk.Environment | None:

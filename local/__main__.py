@@ -2,7 +2,8 @@
 
 python -m local image                        build the node image and print where it is
 python -m local run [--mxnet] -- COMMAND     run a command inside a fresh local AWS and return its exit code
-python -m local shell                        open a shell inside a fresh local AWS, which ends with the shell
+python -m local shell [--keep]               open a shell inside a fresh local AWS, which ends with the shell; with
+                                             --keep leave an empty local AWS up and open no shell
 python -m local demo NODES [--keep]          deploy NODES nodes inside a fresh local AWS, train on all of them, and
                                              destroy them, or with --keep leave the local AWS and its cluster up
 python -m local enter [RUN] [-- COMMAND]     open a shell, or run a command, inside a running local AWS
@@ -67,7 +68,8 @@ def _parser_outside() -> _Parser:
         "run", help="run a command inside a fresh local AWS", usage="%(prog)s [-h] [--mxnet] -- COMMAND ..."
     )
     run.add_argument("--mxnet", action="store_true", help="build nodes that can install MXNet, Horovod and Open MPI")
-    subcommands.add_parser("shell", help="open a shell inside a fresh local AWS")
+    shell = subcommands.add_parser("shell", help="open a shell inside a fresh local AWS")
+    shell.add_argument("--keep", action="store_true", help="leave it up, empty, and open no shell")
     demo = subcommands.add_parser(
         "demo", help="deploy NODES nodes inside a fresh local AWS, train on all of them, destroy"
     )
@@ -161,7 +163,7 @@ def _act(options: argparse.Namespace) -> int:
             return _run(options.command, with_mxnet=options.mxnet)
         case "shell":
             image_layers()
-            return interactive.shell()
+            return interactive.keep(["true"]) if options.keep else interactive.shell()
         case "demo":
             return _demo(parse_nodes(options.nodes), keep=options.keep)
         case "enter":

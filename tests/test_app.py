@@ -187,3 +187,5 @@ def test_first_lookup_pass_requests_only_the_ami(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     missing = json.loads((tmp_path / "manifest.json").read_text())["missing"]
     assert [look_up["provider"] for look_up in missing] == ["ssm"]
+    # The pass with the answer prints the price.
+    assert "USD an hour" not in result.stderr

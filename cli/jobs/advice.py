@@ -14,6 +14,7 @@ MAX_REASON: Final = 160
 """Largest number of characters of such an explanation."""
 SAME_ON_LAPTOP: Final = {
     "launch python ": "{dlcluster} run -- python ",
+    "launch --nproc-per-node 1 python ": "{dlcluster} run --nproc-per-node 1 -- python ",
     "did you mean launch list?": "did you mean {dlcluster} jobs?",
     "did you mean launch status?": "did you mean {dlcluster} jobs?",
     "did you mean launch logs?": "did you mean {dlcluster} logs?",

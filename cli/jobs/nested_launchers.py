@@ -15,6 +15,7 @@ from cli.output import printable
 OTHER_TOOLS: Final = ("srun", "sbatch", "salloc", "sky", "pcluster")
 EXAMPLE: Final = "dlcluster run -n 2 -- train.py"
 TASK_FILES: Final = (".yaml", ".yml")
+NOTEBOOK: Final = ".ipynb"
 NESTED_LAUNCHERS: Final[Mapping[str, str]] = {
     "accelerate": "",
     "deepspeed": "",
@@ -39,6 +40,14 @@ def refuse_other_tools(command: Sequence[str]) -> None:
     if name.endswith(TASK_FILES):
         file = printable(command[0])
         raise UsageError(f"there are no task files, got {file!r}: name the command, as in: dlcluster run -- train.py")
+
+
+def refuse_notebook(command: Sequence[str]) -> None:
+    """Raise UsageError with the line that converts it if the command runs a notebook as a program or with python."""
+    script = command[1] if PYTHON.fullmatch(command[0]) and len(command) > 1 else command[0]
+    if script.endswith(NOTEBOOK):
+        line = f"jupyter nbconvert --to script {printable(shlex.quote(script))}"
+        raise UsageError(f"a notebook is not a script: {line} makes one")
 
 
 def refuse_cluster_name(command: Sequence[str], cluster_name: str) -> None:

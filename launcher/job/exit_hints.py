@@ -20,6 +20,7 @@ SIMILARITY = 0.7
 """Smallest difflib ratio at which a word counts as a misspelled subcommand: `lst` and `stat` do, `ls` does not."""
 OTHER_TOOLS_VARIABLE = re.compile(rb"KeyError: '((?:SKYPILOT|SLURM)_[A-Z_]{1,80})'")
 MISSING_MODULE = re.compile(rb"ModuleNotFoundError: No module named '([A-Za-z0-9_]{1,80})")
+PIP = re.compile("pip[0-9.]*")
 
 
 def exit_hint(code: int, command: Sequence[str], tail: Iterable[bytes] = ()) -> str:
@@ -48,6 +49,9 @@ def exit_hint(code: int, command: Sequence[str], tail: Iterable[bytes] = ()) -> 
     near = difflib.get_close_matches(name, SUBCOMMANDS, n=1, cutoff=SIMILARITY)
     if near:
         return f": no command {name}, did you mean launch {near[0]}?"
+    if PIP.fullmatch(name):
+        line = "launch --nproc-per-node 1 python -m pip install ..."
+        return f": no command {name}: {line}, or the setting requirements, which lasts"
     return f": no command {name}: the setting setup installs programs on every node"
 
 

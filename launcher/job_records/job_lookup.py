@@ -98,7 +98,7 @@ def find_running(word: str | None) -> JobRecord:
     if running:
         named = "" if word is None else f" named {running[0].name}"
         ids = ", ".join(job.id for job in running)
-        raise UsageError(f"{len(running)} jobs{named} are running; name one of them: {ids}")
+        raise UsageError(f"{len(running)} jobs{named} are open; name one of them: {ids}")
     if word is None:
         raise UsageError("no job is running")
     return jobs[-1]

@@ -9,6 +9,7 @@ import os
 from collections.abc import Sequence
 
 from launcher.errors import UsageError
+from launcher.hosts.node_config import declared_nodes
 from launcher.spec import NodeRange
 from launcher.validate import whole_number
 
@@ -83,7 +84,7 @@ def auto_ranks(word: str, *, gpus: int) -> int:
 
 
 def option_notes(options: argparse.Namespace) -> tuple[str, ...]:
-    """Return notes about ignored options; UsageError if the job would differ without one."""
+    """Return notes about ignored options and idle nodes; UsageError if the job would differ without an option."""
     rendezvous = _values(options, RENDEZVOUS_OPTIONS)
     backend, node_rank = rendezvous.get("--rdzv-backend", BACKENDS[0]), rendezvous.get("--node-rank", "0")
     if backend not in BACKENDS:
@@ -99,6 +100,9 @@ def option_notes(options: argparse.Namespace) -> tuple[str, ...]:
         notes.append(f"ignored: --role {role} (every rank has the role default)")
     if ignored:
         notes.append(f"ignored: {', '.join(ignored)} (all output is shown, and kept on its node: see launch logs)")
+    # --nnodes 1 beside it says that one node is meant.
+    if options.standalone and options.nnodes is None and (nodes := declared_nodes() or 0) > 1:
+        notes.append(f"--standalone: only this node trains; leave it out to train on all {nodes} nodes")
     return tuple(notes)
 
 

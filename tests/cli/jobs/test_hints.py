@@ -31,11 +31,20 @@ def test_hint_after_a_detached_run_repeats_the_given_options(
     assert capsys.readouterr().err.splitlines()[-1] == f"dlcluster: follow it with: {dlcluster} logs -f {JOB}"
 
 
-def test_hint_after_a_failure_repeats_the_given_options(master: Master, capfd: pytest.CaptureFixture[str]) -> None:
-    set_job_answers(master, end=record("FAILED", exit_code=1, failed_rank=2, reason="try launch python x"))
+@pytest.mark.parametrize(
+    ("line", "counterpart"),
+    [
+        ("launch python x", "run -- python x"),
+        ("launch --nproc-per-node 1 python x", "run --nproc-per-node 1 -- python x"),
+    ],
+)
+def test_hint_after_a_failure_repeats_the_given_options(
+    line: str, counterpart: str, master: Master, capfd: pytest.CaptureFixture[str]
+) -> None:
+    set_job_answers(master, end=record("FAILED", exit_code=1, failed_rank=2, reason=f"try {line}"))
     assert main([*CHOSEN, "run", "--", "train.py"]) == 1
     assert capfd.readouterr().err.splitlines()[-2:] == [
-        f"dlcluster: job {JOB} FAILED: try {DLCLUSTER} run -- python x",
+        f"dlcluster: job {JOB} FAILED: try {DLCLUSTER} {counterpart}",
         f"dlcluster: all output of that rank: {DLCLUSTER} logs {JOB} --rank 2",
     ]
 

@@ -37,6 +37,8 @@ def test_job_name_is_checked_before_sending(master: Master, capfd: pytest.Captur
             "no sky here: options go before the command, as in: dlcluster run -n 2 -- train.py",
         ),
         (["a.yaml"], "there are no task files, got 'a.yaml': name the command, as in: dlcluster run -- train.py"),
+        (["a b.ipynb", "x"], "a notebook is not a script: jupyter nbconvert --to script 'a b.ipynb' makes one"),
+        (["python3", "a.ipynb"], "a notebook is not a script: jupyter nbconvert --to script a.ipynb makes one"),
         (["job.sh"], "no program 'job.sh': write dlcluster run -- bash job.sh"),
         (
             ["deepspeed", "--num_gpus", "8", "train.py", "--lr", "0.1"],

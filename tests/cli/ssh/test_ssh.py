@@ -10,6 +10,7 @@ import pytest
 
 from bootstrap.contract import NodeType
 from cli.aws.nodes import ClusterNode
+from cli.commands.access.ssh import shell_line
 from cli.ssh.config import LoginSettings, known_hosts_text, ssh_arguments
 from tests.cli.moto_cluster import put_membership
 from tests.cli.ssh.sshd_cluster import MASTER, WORKER, SshdCluster
@@ -56,6 +57,22 @@ def test_agent_is_not_forwarded_to_workers() -> None:
 def test_ssh_keeps_arguments_and_the_exit_code(sshd_cluster: SshdCluster) -> None:
     done = sshd_cluster.dlcluster("ssh", "--", "sh", "-c", 'printf "%s|" "$@"; exit 7', "x", "a b", "$HOME", "it's")
     assert (done.returncode, done.stdout) == (7, "a b|$HOME|it's|")
+
+
+@pytest.mark.parametrize("words", [("torchrun", "a b.py"), ("torchrun 'a b.py'",), ("pip", "a b.py")])
+def test_missing_program_of_the_environment_is_explained(words: tuple[str, ...], tmp_path: Path) -> None:
+    def run() -> tuple[int, str, list[str]]:
+        line = ["/bin/sh", "-c", shell_line(words)]
+        done = subprocess.run(line, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stderr.splitlines()
+
+    name = words[0].partition(" ")[0]
+    code, _, errors = run()
+    hint = f"dlcluster: the shell of a node has no {name}: launch finds it (docs/use/log-in.md, On a node)"
+    assert (code, errors[0]) == (127, hint)
+    (tmp_path / name).write_text('#!/bin/sh\necho "$1"; exit 3\n')
+    (tmp_path / name).chmod(0o755)
+    assert run() == (3, "a b.py\n", [])
 
 
 @pytest.mark.parametrize("node", ["master", "worker2"])

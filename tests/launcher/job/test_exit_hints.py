@@ -45,6 +45,14 @@ def test_missing_module_names_the_setting() -> None:
     assert exit_hint(1, ("python", "x.py"), tail[:1]) == ""
 
 
+def test_missing_pip_is_answered_with_pythons() -> None:
+    line = "launch --nproc-per-node 1 python -m pip install ..."
+    for name in ("pip", "pip3"):
+        hint = f": no command {name}: {line}, or the setting requirements, which lasts"
+        assert exit_hint(127, (name, "install", "pandas")) == exit_hint(127, (*LINE, f"{name} install x")) == hint
+    assert "setup" in exit_hint(127, ("pipenv", "install"))
+
+
 def test_other_tools_variable_is_answered_with_ours() -> None:
     tail = [b"Traceback (most recent call last):", b"KeyError: 'SKYPILOT_NODE_RANK'"]
     hint = ": SKYPILOT_NODE_RANK is another tool's variable: launch sets torchrun's (RANK, WORLD_SIZE, GROUP_RANK, ...)"

@@ -73,7 +73,7 @@ def job_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     [
         ("base-1", "base-1 RUNNING", "base-1 RUNNING"),
         ("base-2", "base-2 FAILED", "base-2 FAILED"),
-        ("twin", "twin WAITING", "2 jobs named twin are running; name one of them: {twin RUNNING}, {twin WAITING}"),
+        ("twin", "twin WAITING", "2 jobs named twin are open; name one of them: {twin RUNNING}, {twin WAITING}"),
         ("20261122-000001", "base-1 RUNNING", "base-1 RUNNING"),
         ("20261122-000007", "None SUCCEEDED", "None SUCCEEDED"),
         ("7bbbb", "None SUCCEEDED", "None SUCCEEDED"),

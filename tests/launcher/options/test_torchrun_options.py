@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from launcher.errors import UsageError
+from launcher.options import torchrun_options
 from launcher.options.parser import parse_options
 from launcher.paths import JOBS_DIR
 from launcher.spec import JobSpec
@@ -110,6 +111,25 @@ def test_note_names_ignored_rendezvous_options(environ: dict[str, str]) -> None:
     assert notes(f"--nnodes 2 {RENDEZVOUS} --node-rank 0 train.py") == (
         "ignored: --rdzv-endpoint, --rdzv-id, --node-rank (launch sets up the rendezvous, and starts every node)",
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "nodes", "is_noted"),
+    [
+        ("torchrun --standalone --nproc_per_node=2 x.py", 3, True),
+        ("--standalone x.py", 3, True),
+        ("--standalone x.py", 1, False),
+        ("--standalone x.py", None, False),
+        ("--standalone --nnodes 1 x.py", 3, False),
+        ("--launcher local x.py", 3, False),
+    ],
+)
+def test_note_says_that_standalone_leaves_nodes_idle(
+    line: str, nodes: int | None, is_noted: bool, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torchrun_options, "declared_nodes", lambda: nodes)
+    note = "--standalone: only this node trains; leave it out to train on all 3 nodes"
+    assert parse(line, environ).notes == ((note,) if is_noted else ())
 
 
 def test_note_names_ignored_role_and_log_options(environ: dict[str, str]) -> None:

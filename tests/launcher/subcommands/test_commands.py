@@ -178,7 +178,7 @@ def test_stop_needs_a_prefix_of_one_job_when_two_run(cluster: LoopbackCluster) -
         refused = run_subcommand(cluster, "stop")
         jobs = [job["id"] for job in json.loads(run_subcommand(cluster, "list", "--json").stdout)]
         assert refused.code == 2
-        assert refused.reason == f"launch: 2 jobs are running; name one of them: {jobs[0]}, {jobs[1]}"
+        assert refused.reason == f"launch: 2 jobs are open; name one of them: {jobs[0]}, {jobs[1]}"
         # A common prefix names neither.
         shared = jobs[0][: [one == other for one, other in zip(*jobs, strict=True)].index(False)]
         refused = run_subcommand(cluster, "stop", shared)

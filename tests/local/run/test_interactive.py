@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from local.__main__ import main
 from local.run.interactive import first_steps
 from local.run.local_aws import LocalAws, list_local_aws
 from local.run.sandbox import sweep
@@ -212,9 +213,22 @@ def test_error_is_one_line_and_exit_code_2(arguments: tuple[str, ...], line: str
     assert result.stderr.count("\n") == 1
 
 
-def test_keep_reaches_the_demo() -> None:
+@pytest.mark.parametrize(("options", "called"), [((), "shell"), (("--keep",), "keep true")])
+def test_shell_that_is_kept_opens_none(options: tuple[str, ...], called: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    monkeypatch.setattr("local.__main__.image_layers", list)
+    monkeypatch.setattr("local.run.interactive.shell", lambda: calls.append("shell"))
+    monkeypatch.setattr("local.run.interactive.keep", lambda command: calls.append(f"keep {' '.join(command)}"))
+    monkeypatch.setattr("local.__main__.RUN_DIR_VARIABLE", "NOT_SET")  # as outside of a local AWS
+    monkeypatch.setattr(sys, "argv", ["local", "shell", *options])
+    main()
+    assert calls == [called]
+
+
+@pytest.mark.parametrize("target", ["demo", "local-aws"])
+def test_keep_reaches_the_command(target: str) -> None:
     def recipe(*variables: str) -> str:
-        return subprocess.check_output(["make", "-n", "demo", *variables], cwd=REPOSITORY, text=True)
+        return subprocess.check_output(["make", "-n", target, *variables], cwd=REPOSITORY, text=True)
 
     assert "--keep" in recipe("KEEP=1")
     assert "--keep" not in recipe()
