@@ -156,7 +156,7 @@ class CreateBackend(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InitializedFramework:
-    """This process's place among the ranks, and the function that creates the backend."""
+    """Result of initializing a framework: the place of this process, and the function that creates the backend."""
 
     world: World
     create_backend: CreateBackend

@@ -32,7 +32,8 @@ LAUNCH: Final = ("launch",)
 
 
 def refuse_other_tools(command: Sequence[str]) -> None:
-    """Raise UsageError for a command of another tool, or for a YAML file, which describes a job in other tools."""
+    """Raise UsageError for a command of another tool, a notebook, or a YAML file, which describes a job in others."""
+    _refuse_notebook(command)
     name = PurePosixPath(command[0]).name
     if name in OTHER_TOOLS:
         line = run_line(command[1:]) if name == SRUN else None
@@ -40,14 +41,6 @@ def refuse_other_tools(command: Sequence[str]) -> None:
     if name.endswith(TASK_FILES):
         file = printable(command[0])
         raise UsageError(f"there are no task files, got {file!r}: name the command, as in: dlcluster run -- train.py")
-
-
-def refuse_notebook(command: Sequence[str]) -> None:
-    """Raise UsageError with the line that converts it if the command runs a notebook as a program or with python."""
-    script = command[1] if PYTHON.fullmatch(command[0]) and len(command) > 1 else command[0]
-    if script.endswith(NOTEBOOK):
-        line = f"jupyter nbconvert --to script {printable(shlex.quote(script))}"
-        raise UsageError(f"a notebook is not a script: {line} makes one")
 
 
 def refuse_cluster_name(command: Sequence[str], cluster_name: str) -> None:
@@ -79,3 +72,11 @@ def _script(command: Sequence[str]) -> Sequence[str]:
     starts = (at for at, word in enumerate(command) if word.endswith(SCRIPT) or PYTHON.fullmatch(word))
     first = next(starts, None)
     return ("train.py",) if first is None else command[first:]
+
+
+def _refuse_notebook(command: Sequence[str]) -> None:
+    """Raise UsageError with the line that converts it if the command runs a notebook as a program or with python."""
+    script = command[1] if PYTHON.fullmatch(command[0]) and len(command) > 1 else command[0]
+    if script.endswith(NOTEBOOK):
+        line = f"jupyter nbconvert --to script {printable(shlex.quote(script))}"
+        raise UsageError(f"a notebook is not a script: {line} makes one")

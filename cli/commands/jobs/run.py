@@ -12,12 +12,7 @@ from cli.errors import UsageError
 from cli.jobs.follow import follow_to_end
 from cli.jobs.launch_options import LaunchOptions, add_launch_options
 from cli.jobs.misplaced_options import RunCommand
-from cli.jobs.nested_launchers import (
-    refuse_cluster_name,
-    refuse_nested_launchers,
-    refuse_notebook,
-    refuse_other_tools,
-)
+from cli.jobs.nested_launchers import refuse_cluster_name, refuse_nested_launchers, refuse_other_tools
 from cli.jobs.script import find_script, note_independent_processes, require_in_upload
 from cli.jobs.shell_scripts import check_shell_script, find_shell_script
 from cli.jobs.start import LAUNCHER, run_on_master, start_job, upload_directory
@@ -75,7 +70,6 @@ def command(
     if as_json and not detach:
         raise UsageError("--json requires --detach: without it the job's output is printed")
     refuse_other_tools(command)
-    refuse_notebook(command)
     script = find_script(command)
     if sync:
         for any_script in (script, find_shell_script(command)):

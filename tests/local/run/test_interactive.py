@@ -237,49 +237,12 @@ def test_keep_reaches_the_command(target: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "error"),
-    [
-        ("shell", "shell works outside of a local AWS only, this is inside {inside}\n"),
-        ("end", "end works outside of a local AWS only, this is inside {inside}\n"),
-        ("fault kil worker2", "argument FAULT: invalid choice: 'kil' (choose from "),
-        ("fault kill", "the following arguments are required: NODE; local-aws fault kill --help says more\n"),
-        ("explode", "argument subcommand: invalid choice: 'explode' (choose from "),
-    ],
-)
-def test_error_inside_is_one_line_and_exit_code_2(tmp_path: Path, line: str, error: str) -> None:
-    result = inside(tmp_path, *line.split())
-    assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.startswith(f"error: {error.format(inside=tmp_path)}")
-    assert result.stderr.count("\n") == 1
-    assert "python -m local" not in result.stderr
-
-
-def test_help_inside_knows_what_works_inside(tmp_path: Path) -> None:
-    helped = inside(tmp_path, "--help").stdout
-    assert helped.startswith("usage: local-aws [-h] {status,fault,capacity,quota,capacity-block}")
-    assert "demo" not in helped
-
-
-@pytest.mark.parametrize(
     ("subcommand", "usage"),
     [("enter", "enter [-h] [RUN] [-- COMMAND ...]\n"), ("run", "run [-h] [--mxnet] -- COMMAND ...\n")],
 )
 def test_help_outside_names_the_command_to_run(subcommand: str, usage: str) -> None:
     command = [sys.executable, "-m", "local", subcommand, "--help"]
     assert subprocess.check_output(command, cwd=REPOSITORY, text=True).startswith(f"usage: python -m local {usage}")
-
-
-def inside(run_dir: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run `local-aws` with LOCAL_AWS_DIR set, as it is inside."""
-    return subprocess.run(
-        ["local/bin/local-aws", *arguments],
-        cwd=REPOSITORY,
-        env={**os.environ, "LOCAL_AWS_DIR": str(run_dir)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=TIMEOUT_S,
-    )
 
 
 def test_end_lists_ended_runs_or_reports_none(local_aws: LocalAws, tmp_path: Path) -> None:
@@ -295,18 +258,3 @@ def test_end_lists_ended_runs_or_reports_none(local_aws: LocalAws, tmp_path: Pat
         timeout=TIMEOUT_S,
     )
     assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "no local AWS is up\n", "")
-
-
-@pytest.mark.parametrize("target", ["end", "status", "lint"])
-def test_make_inside_is_refused_at_once(tmp_path: Path, target: str) -> None:
-    """Expect an error inside, where the set-up would start over with an empty cache and without internet."""
-    environment = {**os.environ, "LOCAL_AWS_DIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    command = ["make", "--no-print-directory", target]
-    result = subprocess.run(
-        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False, timeout=TIMEOUT_S
-    )
-    assert (result.returncode, result.stdout) == (2, "")
-    refusal, of_make = result.stderr.splitlines()
-    assert refusal.startswith(f"error: make works outside of a local AWS only, this is inside {tmp_path}; ")
-    assert " *** " in of_make
-    assert not (tmp_path / "cache").exists()
