@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from local.__main__ import main
+from local.__main__ import _act, _parse
 from local.run.interactive import first_steps
 from local.run.local_aws import LocalAws, list_local_aws
 from local.run.sandbox import sweep
@@ -219,9 +219,7 @@ def test_shell_that_is_kept_opens_none(options: tuple[str, ...], called: str, mo
     monkeypatch.setattr("local.__main__.image_layers", list)
     monkeypatch.setattr("local.run.interactive.shell", lambda: calls.append("shell"))
     monkeypatch.setattr("local.run.interactive.keep", lambda command: calls.append(f"keep {' '.join(command)}"))
-    monkeypatch.setattr("local.__main__.RUN_DIR_VARIABLE", "NOT_SET")  # as outside of a local AWS
-    monkeypatch.setattr(sys, "argv", ["local", "shell", *options])
-    main()
+    _act(_parse(["shell", *options], inside=None))
     assert calls == [called]
 
 
