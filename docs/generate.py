@@ -179,6 +179,8 @@ def _field_docstrings() -> Iterator[tuple[str, str]]:
 def _default(field: "dataclasses.Field[object]") -> str:
     if field.default is dataclasses.MISSING or field.default in (None, ()):
         return "none"
+    if isinstance(field.default, tuple):
+        return f"`{','.join(field.default)}`"
     return f"`{field.default}`"
 
 

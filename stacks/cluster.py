@@ -129,6 +129,7 @@ class DeepLearningCluster(Construct):
             cluster_name=props.cluster_name,
             vpc=self.network.vpc,
             ssh_locations=None if props.private else props.ssh_locations,
+            egress=props.egress,
             uses_efa=props.efa_interfaces > 0,
         )
         if props.existing_lustre is not None and isinstance(self.network, ExistingNetwork):
@@ -184,6 +185,7 @@ class DeepLearningCluster(Construct):
             vpc=self.network.vpc,
             subnets=self.network.worker_subnets,
             nodes=self.security_groups,
+            limits_egress=props.limits_egress,
         )
 
     def _create_node_groups(self) -> tuple[NodeGroup, NodeGroup]:
@@ -235,6 +237,9 @@ class DeepLearningCluster(Construct):
             node_group.set_user_data(node_config(self, node_group), self.bundle.source)
             # Nodes of an earlier deploy may still use the EFA security group and the placement group.
             node_group.asg.node.add_dependency(self.security_groups.efa_group, self.placement_group)
+            if self.props.limits_egress:
+                # Rules to prefix lists and to the shared storage are resources of their own.
+                node_group.asg.node.add_dependency(self.security_groups)
             if self.props.private:
                 # An SSM agent that is denied at its first attempt waits for minutes before the next.
                 node_group.asg.node.add_dependency(self.roles)

@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cli.preflight import existing_network
+from cli.preflight import endpoints
 
 SERVICES: Final = (
-    *existing_network.GATEWAY_SERVICES,
-    *existing_network.INTERFACE_SERVICES,
-    *existing_network.MASTER_SERVICES,
-    *existing_network.SESSION_SERVICES,
+    *endpoints.GATEWAY_SERVICES,
+    *endpoints.INTERFACE_SERVICES,
+    *endpoints.MASTER_SERVICES,
+    *endpoints.SESSION_SERVICES,
 )
 """Services that a private cluster calls; preflight asks for an endpoint of each."""
 
@@ -35,7 +35,7 @@ class Endpoints:
         self.ec2.delete_vpc_endpoints(VpcEndpointIds=[*endpoint_ids])
 
     def _create(self, service: str) -> str:
-        if service in existing_network.GATEWAY_SERVICES:
+        if service in endpoints.GATEWAY_SERVICES:
             place = {"VpcEndpointType": "Gateway", "RouteTableIds": [self.route_table_id], "PrivateDnsEnabled": False}
         else:
             place = {

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from cli.aws.clients import Clients, aws_errors, create_clients
 from cli.errors import ClusterError, CredentialsError, NoAnswerError, UsageError
-from cli.preflight import existing_network, price, sizes, stack
+from cli.preflight import egress, existing_network, price, sizes, stack
 from cli.preflight.account import kms_key, permissions, prerequisites, service_role, session_manager, volume_key
 from cli.preflight.finding import Finding, problem, warning
 from cli.preflight.nodes import efa, image, offering, reservation
@@ -34,6 +34,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("VPC", network.check_vpc_quota),
     (interfaces.SUBJECT, interfaces.check_interface_quota),
     ("subnets", existing_network.check_subnets),
+    (egress.SUBJECT, egress.check_egress),
     ("bucket", bucket.check_bucket),
     ("data buckets", data_buckets.check_data_buckets),
     ("shared storage", shared_storage.check_shared_storage),

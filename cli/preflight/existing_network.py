@@ -4,6 +4,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Final
 
+from cli.preflight.endpoints import (
+    GATEWAY_SERVICES,
+    INTERFACE_SERVICES,
+    called_services,
+    further_services,
+    list_endpoints,
+    secret_services,
+    service_of,
+)
 from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.target import PreflightTarget, is_deployed, vpc_exists
 
@@ -19,13 +28,6 @@ if TYPE_CHECKING:
     )
 
 SUBJECT: Final = "subnets"
-GATEWAY_SERVICES: Final = ("s3", "dynamodb")
-INTERFACE_SERVICES: Final = ("autoscaling", "cloudformation", "logs")
-"""Services that a worker calls (stacks/nodes/roles.py), besides GATEWAY_SERVICES."""
-MASTER_SERVICES: Final = ("ec2",)
-"""Further services that the master calls."""
-SESSION_SERVICES: Final = ("ssm", "ssmmessages")
-"""Services that the SSM agent of each node in a private cluster calls."""
 CHINESE_SERVICES: Final = ("autoscaling", "cloudformation", "ec2", "fsx")
 """Services whose endpoints' names begin with cn. in China (aws-cdk-lib, ``InterfaceVpcEndpointAwsService``)."""
 WITHOUT_INTERNET: Final = "docs/use/environment.md#packages-without-internet"
@@ -59,11 +61,9 @@ def check_subnets(target: PreflightTarget) -> Iterator[Finding]:
 
 def _routes(target: PreflightTarget, worker: "SubnetTypeDef", master: "SubnetTypeDef") -> Iterator[Finding]:
     """Check how each subnet that gets nodes reaches AWS."""
-    props, present = target.props, _list_endpoints(target, worker["VpcId"])
-    further = (*(SESSION_SERVICES if props.private else ()), *_secret_services(target))
-    lustre = ("fsx",) if props.shared_storage.startswith("lustre:") else ()
-    of_worker = (*INTERFACE_SERVICES, *dict.fromkeys(further))
-    of_master = (*INTERFACE_SERVICES, *MASTER_SERVICES, *lustre, *dict.fromkeys(further))
+    props, present = target.props, list_endpoints(target, worker["VpcId"])
+    of_worker = (*INTERFACE_SERVICES, *further_services(target))
+    of_master = called_services(target)
     if not props.private:
         yield from _master_route(target, master)
         if props.worker_count:
@@ -76,17 +76,6 @@ def _routes(target: PreflightTarget, worker: "SubnetTypeDef", master: "SubnetTyp
     yield from _closed_endpoints(target, master, of_master, present)
     if props.worker_count and worker["SubnetId"] != master["SubnetId"]:
         yield from _closed_endpoints(target, worker, of_worker, present)
-
-
-def _list_endpoints(target: PreflightTarget, vpc_id: str) -> "list[VpcEndpointTypeDef]":
-    pages = target.clients.ec2.get_paginator("describe_vpc_endpoints").paginate(Filters=_of_vpc(vpc_id))
-    return [endpoint for page in pages for endpoint in page["VpcEndpoints"] if endpoint["State"].lower() == "available"]
-
-
-def _secret_services(target: PreflightTarget) -> tuple[str, ...]:
-    """Return the services from which each node reads secrets; these services use KMS themselves."""
-    props = target.props
-    return (*(("ssm",) if props.secret_parameters else ()), *(("secretsmanager",) if props.managed_secrets else ()))
 
 
 def _private_route(
@@ -190,7 +179,7 @@ def _worker_routes(
     table = _route_table(target, worker)
     route = _default_route(table)
     if route is None:
-        yield from _endpoints(target, worker, table, (*INTERFACE_SERVICES, *_secret_services(target)), present)
+        yield from _endpoints(target, worker, table, (*INTERFACE_SERVICES, *secret_services(target)), present)
     elif route.get("State") == "blackhole":
         yield from _blackhole(worker, table)
     elif _leads_to_internet(route) and target.props.master_subnet != worker["SubnetId"]:
@@ -234,10 +223,6 @@ def _endpoints(
                 )
 
 
-def _service(name: str) -> str:
-    return name.rpartition(".")[2]
-
-
 def _closed_endpoints(
     target: PreflightTarget,
     subnet: "SubnetTypeDef",
@@ -246,7 +231,7 @@ def _closed_endpoints(
 ) -> Iterator[Finding]:
     """Check that the security groups of the services' interface endpoints let the subnet's nodes in."""
     wanted = {*GATEWAY_SERVICES, *services}
-    endpoints = [e for e in present if e.get("PrivateDnsEnabled") and _service(e["ServiceName"]) in wanted]
+    endpoints = [e for e in present if e.get("PrivateDnsEnabled") and service_of(e["ServiceName"]) in wanted]
     ids = sorted({group["GroupId"] for endpoint in endpoints for group in endpoint.get("Groups", [])})
     if not ids:
         return
@@ -256,7 +241,7 @@ def _closed_endpoints(
     for endpoint in endpoints:
         groups = [group["GroupId"] for group in endpoint.get("Groups", [])]
         if groups and not opened.intersection(groups):
-            name, service = endpoint["VpcEndpointId"], _service(endpoint["ServiceName"])
+            name, service = endpoint["VpcEndpointId"], service_of(endpoint["ServiceName"])
             yield problem(
                 SUBJECT,
                 f"the endpoint {name} of {service} does not let {subnet['SubnetId']} ({block}) in at port {_HTTPS}",

@@ -76,8 +76,9 @@ def render_rules(inventory: Inventory, vpc_id: str, *, endpoint_source: str | No
     """Render the whole firewall of a VPC, for one transaction.
 
     A packet passes when its sender's groups let it out and its receiver's groups let it in; answers pass always
-    (security groups are stateful). A node without a route to the internet cannot leave the VPC, but if this has
-    endpoints it reaches AWS's API from ``endpoint_source``, and control_plane/vpc_endpoints.py judges by service.
+    (security groups are stateful). A node without a route to the internet cannot leave the VPC. If the VPC has
+    endpoints, every node reaches AWS's API, one without a route from ``endpoint_source``, and
+    control_plane/vpc_endpoints.py judges by service whether routes and security groups let the call out.
     """
     instances = [instance for instance in inventory.instances if instance.vpc_id == vpc_id]
     groups = [group for group in inventory.security_groups if group.vpc_id == vpc_id]
@@ -99,9 +100,9 @@ def render_rules(inventory: Inventory, vpc_id: str, *, endpoint_source: str | No
         *_chain("ingress", groups),
         "  chain forward { type filter hook forward priority 0; policy drop;",
         "    ct state established,related accept",
+        *([f"    ip saddr @nodes ip daddr {API_ADDRESS} meta l4proto tcp accept"] if endpoint_source else []),
         "    ip saddr @nodes jump egress",
         "    ip daddr @nodes jump ingress",
-        *([f"    ip saddr @nodes ip daddr {API_ADDRESS} meta l4proto tcp accept"] if endpoint_source else []),
         "    ip saddr @nodes oifname igw ip saddr != @connected drop",
         "    ip saddr @nodes accept",
         "    ip daddr @nodes accept",

@@ -14,6 +14,7 @@ from stacks.settings.storage import LUSTRE_PORTS
 class SecurityGroups(Construct):
     """Groups that allow SSH to the master from named addresses, all traffic between nodes, and Lustre file servers.
 
+    Nodes may connect to the addresses of ``egress``: IPv4 blocks and prefix lists.
     On a private cluster ``ssh_locations`` is None, and no address can be allowed.
     """
 
@@ -25,6 +26,7 @@ class SecurityGroups(Construct):
         cluster_name: str,
         vpc: ec2.IVpc,
         ssh_locations: Sequence[str] | None,
+        egress: Sequence[str],
         uses_efa: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -50,7 +52,7 @@ class SecurityGroups(Construct):
         """Group of all nodes that use the Elastic Fabric Adapter."""
         self._uses_efa = uses_efa
         self._allow_members()
-        self._allow_outbound()
+        self._allow_outbound(egress)
 
     def allow_lustre_servers(self, cidrs: Sequence[str]) -> None:
         """Allow the servers of a Lustre file system to connect to its clients from these CIDR blocks."""
@@ -101,8 +103,12 @@ class SecurityGroups(Construct):
             group.add_ingress_rule(peer, ec2.Port.all_traffic(), f"{peer_name} to {name}")
             group.add_egress_rule(peer, ec2.Port.all_traffic(), f"{name} to {peer_name}")
 
-    def _allow_outbound(self) -> None:
-        """Allow outbound TCP and UDP to any address."""
-        for name, group in ((contract.MASTER, self.master), (contract.WORKER, self.worker)):
-            for port in (ec2.Port.all_tcp(), ec2.Port.all_udp()):
-                group.add_egress_rule(ec2.Peer.any_ipv4(), port, f"{name} to AWS and the internet")
+    def _allow_outbound(self, egress: Sequence[str]) -> None:
+        """Allow outbound TCP and UDP to these blocks and prefix lists."""
+        ports = (ec2.Port.all_tcp(), ec2.Port.all_udp())
+        for (name, group), address, port in product(self._groups_by_name(), egress, ports):
+            peer = ec2.Peer.prefix_list(address) if address.startswith("pl-") else ec2.Peer.ipv4(address)
+            group.add_egress_rule(peer, port, f"{name} to AWS and the internet")
+
+    def _groups_by_name(self) -> Sequence[tuple[contract.NodeType, ec2.SecurityGroup]]:
+        return (contract.MASTER, self.master), (contract.WORKER, self.worker)

@@ -21,6 +21,7 @@ TAKEN_BLOCKS: Final = {
 _ZONE: Final = re.compile(r"[a-z]{2}(?:-[a-z0-9]{1,12}){1,6}-[0-9]{1,2}[a-z]")
 _VPC: Final = re.compile(r"vpc-(?:[0-9a-f]{8}|[0-9a-f]{17})")
 _SUBNET: Final = re.compile(r"subnet-(?:[0-9a-f]{8}|[0-9a-f]{17})")
+_PREFIX_LIST: Final = re.compile(r"pl-(?:[0-9a-f]{8}|[0-9a-f]{17})")
 _HEX: Final = "and 8 or 17 hex digits"
 _OWN_VPC_CIDR: Final = "10.0.0.0/16"
 _RESERVED_ADDRESSES: Final = 5
@@ -29,6 +30,10 @@ _MAX_SUBNET_PREFIX: Final = 28
 """Prefix length of the smallest subnet that AWS creates."""
 MAX_ZONES: Final = 6
 """Number of zones of the largest region."""
+ANYWHERE: Final = "0.0.0.0/0"
+MAX_EGRESS: Final = 28
+"""Maximum number of entries. AWS allows 60 outbound rules in a security group by default ("Amazon VPC quotas"): each
+entry needs two, the other nodes two and shared storage one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,15 +56,35 @@ class NetworkSettings(CapacitySettings):
     master_subnet_id: str | None = None
     """Public subnet of the master, in the zone of ``subnet_id``. Default: ``subnet_id`` itself. Cannot be changed
     after creation."""
+    egress: tuple[str, ...] = field(default=(ANYWHERE,), metadata={PARSER: parse_list})
+    """Addresses outside the cluster to which nodes may connect by TCP and UDP: at most 28 IPv4 blocks and IDs of prefix
+    lists (``pl-``). Nodes must reach AWS's APIs."""
 
     def check(self) -> None:
-        """Check the addresses of a new network, or the IDs of an existing one."""
+        """Check the addresses of a new network, or the IDs of an existing one, and where its nodes may connect to."""
         super().check()
         zone = self.availability_zone
         require(zone is None or _ZONE.fullmatch(zone), "availability_zone", zone, "like us-east-1a")
         self._check_zones()
         self._check_own_vpc()
         self._check_existing_vpc()
+        self._check_egress()
+
+    def warnings(self) -> dict[str, str]:
+        """Warn of limits that may keep nodes from AWS; in an existing VPC, ``dlcluster preflight`` checks them."""
+        warnings = super().warnings()
+        if self.limits_egress and self.vpc_id is None:
+            warnings["egress"] = (
+                f"egress {','.join(self.egress)} may keep nodes from AWS, then none becomes ready: they must reach the "
+                "region's public endpoints of autoscaling, cloudformation, ec2, logs, ssm and ssmmessages, and the "
+                "prefix lists of S3 and DynamoDB"
+            )
+        return warnings
+
+    @property
+    def limits_egress(self) -> bool:
+        """Return True if there are addresses to which nodes may not connect."""
+        return ANYWHERE not in self.egress
 
     @property
     def master_subnet(self) -> str | None:
@@ -100,6 +125,15 @@ class NetworkSettings(CapacitySettings):
             raise SettingsError("availability_zone must not be set with vpc_id: the subnet determines the zone")
         if self.vpc_cidr != _OWN_VPC_CIDR:
             raise SettingsError("vpc_cidr must not be set with vpc_id: the subnets determine the addresses")
+
+    def _check_egress(self) -> None:
+        count = len(self.egress)
+        require(1 <= count <= MAX_EGRESS, "egress", count, f"1 to {MAX_EGRESS} blocks and prefix lists")
+        for peer in self.egress:
+            if peer[0].isdigit():
+                parse_cidr("egress", peer)
+            else:
+                require(_PREFIX_LIST.fullmatch(peer), "egress", peer, f"IPv4 blocks and prefix lists, pl- {_HEX}")
 
     def _check_own_vpc(self) -> None:
         """Check that AWS accepts the block and that half of it has room for the workers."""

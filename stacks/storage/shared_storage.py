@@ -36,13 +36,14 @@ class SharedStorage(Construct):
         vpc: ec2.IVpc,
         subnets: Sequence[ec2.ISubnet],
         nodes: SecurityGroups,
+        limits_egress: bool,
     ) -> None:
         super().__init__(scope, construct_id)
         self._cluster_name = cluster_name
         self.file_system = None if file_system_id else self._file_system(kms_key)
         """The file system created here, or None."""
         self.file_system_id = self.file_system.ref if self.file_system else str(file_system_id)
-        group = self._create_group(vpc, nodes)
+        group = self._create_group(vpc, nodes, limits_egress=limits_egress)
         # EFS accepts one per zone, at no cost, so nodes that move to another zone find theirs there.
         for subnet in subnets:
             efs.CfnMountTarget(
@@ -77,14 +78,16 @@ class SharedStorage(Construct):
         file_system.apply_removal_policy(cdk.RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE)
         return file_system
 
-    def _create_group(self, vpc: ec2.IVpc, nodes: SecurityGroups) -> ec2.SecurityGroup:
-        """Admit NFS from the nodes' groups, and nothing else."""
+    def _create_group(self, vpc: ec2.IVpc, nodes: SecurityGroups, *, limits_egress: bool) -> ec2.SecurityGroup:
+        """Admit NFS from the nodes' groups, and nothing else; let nodes out to it that may not connect to anywhere."""
         group = ec2.SecurityGroup(
             self, "Access", vpc=vpc, description="NFS from the nodes of the cluster", allow_all_outbound=False
         )
         cdk.Tags.of(group).add("Name", f"{self._cluster_name}-shared-storage")
         for name, peer in ((contract.MASTER, nodes.master), (contract.WORKER, nodes.worker)):
             group.add_ingress_rule(peer, ec2.Port.tcp(NFS_PORT), f"NFS from {name}")
+            if limits_egress:
+                peer.add_egress_rule(group, ec2.Port.tcp(NFS_PORT), f"NFS from {name}")
         return group
 
 

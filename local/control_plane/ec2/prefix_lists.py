@@ -124,8 +124,13 @@ def _modify(
     return prefix_list
 
 
+def current_entries(prefix_list: ManagedPrefixList) -> _Entries:
+    """Return the entries of the newest version; AWS's own lists have no versions, and theirs are under the first."""
+    return list(prefix_list.entries.get(prefix_list.version or 1) or [])
+
+
 def _changed_entries(prefix_list: ManagedPrefixList, added: _Entries, removed: list[str]) -> _Entries:
-    entries = list(prefix_list.entries.get(prefix_list.version or 0) or [])
+    entries = current_entries(prefix_list)
     for cidr in removed:
         if cidr in [entry["Cidr"] for entry in added]:
             both = "in both AddPrefixListEntries and RemovePrefixListEntries"

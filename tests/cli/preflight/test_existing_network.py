@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cli.preflight import existing_network
+from cli.preflight import endpoints, existing_network
 from cli.preflight.nodes import offering
 from cli.preflight.quotas import network
 from tests.cli.preflight.stubbed_account import NEW_STACK, Account, Quota
@@ -138,7 +138,7 @@ def endpoint(service: str, **more: Any) -> dict[str, Any]:
 ALL = [
     endpoint("s3", RouteTableIds=["rtb-1"]),
     endpoint("dynamodb", RouteTableIds=["rtb-1"]),
-    *(endpoint(service, PrivateDnsEnabled=True) for service in existing_network.INTERFACE_SERVICES),
+    *(endpoint(service, PrivateDnsEnabled=True) for service in endpoints.INTERFACE_SERVICES),
 ]
 
 

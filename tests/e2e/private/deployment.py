@@ -32,6 +32,7 @@ def deployed_cluster(
     printed = made.try_in_checkout("dlcluster", "preflight", *deploy[deploy.index("-c") :]).stdout
     [finding] = re.findall(r"^\w+ +subnets +(.*)", printed, re.MULTILINE)
     assert finding.startswith(f"{vpc.private} has no default route: nodes reach no PyPI for requirements: "), printed
+    assert f"it includes the endpoints of {vpc.vpc_id}" in printed
     assert f"the policy of {vpc.key} does not let logs.us-east-1.amazonaws.com use it: add to its policy: " in printed
     try:
         made.in_checkout(*deploy)

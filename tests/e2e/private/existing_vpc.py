@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from cli.preflight.endpoints import GATEWAY_SERVICES
 from local.faults.clients import client
 from local.run.user import User
+from stacks.storage.shared_storage import NFS_PORT
 from tests.e2e.support.checkouts import DEPLOY_S
 from tests.e2e.support.deployed_cluster import group_instances
 from tests.endpoints import Endpoints, https_from
@@ -20,6 +22,8 @@ NAME: Final = "existing"
 BOUNDARY: Final = "limit-of-the-team"
 VPC_BLOCK, SECONDARY_BLOCK = "10.8.0.0/16", "100.64.0.0/16"
 PRIVATE_BLOCK: Final = "100.64.8.0/24"
+OTHER_BLOCK: Final = "10.8.1.0/24"
+"""Block of a subnet that is not in ``egress``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +41,16 @@ class ExistingVpc:
         return {"hardened": "true", "kms_key": self.key, "role_name_prefix": "team-", "permissions_boundary": BOUNDARY}
 
     @property
+    def egress(self) -> list[str]:
+        """Return where nodes may connect to: the nodes' block, and S3 and DynamoDB behind the gateways."""
+        names = [f"com.amazonaws.{client('ec2').meta.region_name}.{service}" for service in GATEWAY_SERVICES]
+        found = client("ec2").describe_managed_prefix_lists(Filters=[{"Name": "prefix-list-name", "Values": names}])
+        return [SECONDARY_BLOCK, *sorted(each["PrefixListId"] for each in found["PrefixLists"])]
+
+    @property
     def context(self) -> list[str]:
-        settings = {"vpc_id": self.vpc_id, "subnet_id": self.private, "ssh_location": "", **self.hardened}
+        network = {"vpc_id": self.vpc_id, "subnet_id": self.private, "egress": ",".join(self.egress)}
+        settings = {**network, "ssh_location": "", **self.hardened}
         given = {"cluster_name": NAME, **settings}
         return [argument for name, value in given.items() for argument in ("-c", f"{name}={value}")]
 
@@ -93,25 +105,38 @@ class PrivateCluster:
         return done.stdout
 
 
+def nfs_with(block: str) -> Any:
+    """Return a group's permissions for NFS from a block, or to it."""
+    return [{"IpProtocol": "tcp", "FromPort": NFS_PORT, "ToPort": NFS_PORT, "IpRanges": [{"CidrIp": block}]}]
+
+
 @contextmanager
-def existing_file_system(vpc: ExistingVpc) -> Iterator[str]:
-    """Make an EFS file system as a company has it, with a mount target in the nodes' subnet; return its ID."""
+def existing_file_system(vpc: ExistingVpc, *, name: str, subnet: str) -> Iterator[dict[str, str]]:
+    """Make an EFS file system as a company has it, which admits the nodes; return its mount target in the subnet."""
     ec2, efs = client("ec2"), client("efs")
-    group = ec2.create_security_group(GroupName="nfs", Description="NFS", VpcId=vpc.vpc_id)["GroupId"]
-    nfs: Any = [{"IpProtocol": "tcp", "FromPort": 2049, "ToPort": 2049, "IpRanges": [{"CidrIp": PRIVATE_BLOCK}]}]
-    ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=nfs)
-    file_system = efs.create_file_system(CreationToken="of-the-team", Encrypted=True)["FileSystemId"]
+    group = ec2.create_security_group(GroupName=name, Description="NFS", VpcId=vpc.vpc_id)["GroupId"]
+    ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=nfs_with(PRIVATE_BLOCK))
+    file_system = efs.create_file_system(CreationToken=name, Encrypted=True)["FileSystemId"]
 
     def is_available() -> bool:
         [description] = efs.describe_file_systems(FileSystemId=file_system)["FileSystems"]
         return bool(description["LifeCycleState"] == "available")
 
     wait_until(is_available, f"{file_system} to be available", timeout_s=60)
-    made = efs.create_mount_target(FileSystemId=file_system, SubnetId=vpc.private, SecurityGroups=[group])
-    yield str(file_system)
+    made = efs.create_mount_target(FileSystemId=file_system, SubnetId=subnet, SecurityGroups=[group])
+    yield {key: str(made[key]) for key in ("FileSystemId", "IpAddress")}
     efs.delete_mount_target(MountTargetId=made["MountTargetId"])
     efs.delete_file_system(FileSystemId=file_system)
     ec2.delete_security_group(GroupId=group)
+
+
+@contextmanager
+def other_subnet(vpc: ExistingVpc) -> Iterator[str]:
+    """Make a subnet of the VPC that is not in ``egress``."""
+    ec2 = client("ec2")
+    made = ec2.create_subnet(VpcId=vpc.vpc_id, CidrBlock=OTHER_BLOCK, AvailabilityZone="us-east-1b")["Subnet"]
+    yield made["SubnetId"]
+    ec2.delete_subnet(SubnetId=made["SubnetId"])
 
 
 @contextmanager

@@ -38,6 +38,7 @@ from tests.e2e.private.commands import (
     check_tensorboard,
 )
 from tests.e2e.private.deployment import NODES, deployed_cluster
+from tests.e2e.private.egress import check_egress
 from tests.e2e.private.existing_vpc import (
     BOUNDARY,
     NAME,
@@ -68,16 +69,16 @@ def vpc() -> Iterator[ExistingVpc]:
 
 
 @pytest.fixture(scope="module")
-def file_system(vpc: ExistingVpc) -> Iterator[str]:
-    with existing_file_system(vpc) as made:
+def file_system(vpc: ExistingVpc) -> Iterator[dict[str, str]]:
+    with existing_file_system(vpc, name="of-the-team", subnet=vpc.private) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def settings(vpc: ExistingVpc, file_system: str) -> list[str]:
+def settings(vpc: ExistingVpc, file_system: dict[str, str]) -> list[str]:
     """Return the arguments of each deploy besides the number of nodes."""
     setup = ["-c", "setup=node-setup.sh", "-c", "requirements=node-requirements.txt"]
-    return [*vpc.context, *setup, "-c", f"shared_storage=efs:{file_system}"]
+    return [*vpc.context, *setup, "-c", f"shared_storage=efs:{file_system['FileSystemId']}"]
 
 
 @pytest.fixture(scope="module")
@@ -180,6 +181,12 @@ def test_call_arrives_only_while_its_service_has_an_endpoint(cluster: PrivateClu
     assert "timeout on endpoint URL" in answer(2)
 
 
+def test_nodes_connect_only_to_addresses_in_egress(
+    cluster: PrivateCluster, vpc: ExistingVpc, file_system: dict[str, str]
+) -> None:
+    check_egress(cluster, vpc, address_within=file_system["IpAddress"])
+
+
 def test_cluster_trains_without_internet(cluster: PrivateCluster) -> None:
     job = "cd && launch python /opt/deeplearning/trainer --kv-store dist_sync --num-epochs 2 2>&1"
     printed = cluster.user.ssh(f"{NAME}-master", job)
@@ -207,7 +214,7 @@ def test_port_is_forwarded_from_a_worker(cluster: PrivateCluster) -> None:
             tunnel.terminate()
 
 
-def test_three_nodes_share_the_companys_file_system(cluster: PrivateCluster, file_system: str) -> None:
+def test_three_nodes_share_the_companys_file_system(cluster: PrivateCluster, file_system: dict[str, str]) -> None:
     hosts = [MASTER, *(f"{NAME}-worker{number}" for number in range(2, NODES + 1))]
     wait_until(
         lambda: {cluster.user.ssh(host, STATE).strip() for host in hosts} == {"mounted"}, "all mounts", timeout_s=300
@@ -216,7 +223,7 @@ def test_three_nodes_share_the_companys_file_system(cluster: PrivateCluster, fil
     cluster.user.ssh(MASTER, "sudo chmod 1777 /shared")
     check_that_ranks_share(lambda command: cluster.user.ssh(MASTER, command), nodes=NODES)
     status = json.loads(cluster.in_checkout("dlcluster", "--cluster", NAME, "status", "--json"))
-    assert status["shared_storage"] == f"efs:{file_system}"
+    assert status["shared_storage"] == f"efs:{file_system['FileSystemId']}"
 
 
 def test_tensorboard_is_shown_through_a_session(cluster: PrivateCluster, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from cli.preflight import existing_network
 from cli.preflight.target import PreflightTarget
 from local.control_plane.api_request import ApiRequest
 from local.control_plane.vpc_endpoints import is_reachable
-from local.network.addresses import ENDPOINT_SOURCES
+from local.network.addresses import API_ADDRESS, ENDPOINT_SOURCES
 from stacks.settings.props import ClusterProps
 from tests.endpoints import SERVICES, Endpoints, https_from
 from tests.local.control_plane.harness import REGION, Aws, Role
@@ -112,6 +112,34 @@ def test_endpoint_without_ingress_drops_calls_despite_a_nat_gateway(network: Net
     assert len(problems) == len(SERVICES) - 2
     mend = f"authorize-security-group-ingress --region {REGION} --group-id {group} --protocol tcp --port 443"
     assert all(f"({BLOCK}) in at port 443: aws ec2 {mend} --cidr {BLOCK}" in problem for problem in problems)
+
+
+def test_call_leaves_only_to_what_the_nodes_groups_allow(network: Network) -> None:
+    ec2 = network.endpoints.ec2
+    filters: Any = [
+        {"Name": "vpc-id", "Values": [network.endpoints.vpc_id]},
+        {"Name": "group-name", "Values": ["default"]},
+    ]
+    [group] = ec2.describe_security_groups(Filters=filters)["SecurityGroups"]
+    lists = {
+        each["PrefixListName"].rpartition(".")[2]: each["PrefixListId"]
+        for each in ec2.describe_managed_prefix_lists()["PrefixLists"]
+    }
+    interfaces = [service for service in SERVICES if service not in ("s3", "dynamodb")]
+
+    def reachable(**peer: Any) -> list[str]:
+        permission: Any = [{"IpProtocol": "tcp", "FromPort": 0, "ToPort": 65535, **peer}]
+        ec2.authorize_security_group_egress(GroupId=group["GroupId"], IpPermissions=permission)
+        found = [service for service in (*SERVICES, "sts") if network.is_reachable(service, source=PUBLIC)]
+        ec2.revoke_security_group_egress(GroupId=group["GroupId"], IpPermissions=permission)
+        return found
+
+    ec2.revoke_security_group_egress(GroupId=group["GroupId"], IpPermissions=group["IpPermissionsEgress"])
+    assert reachable(IpRanges=[{"CidrIp": "10.9.0.0/16"}]) == []
+    assert reachable(IpRanges=[{"CidrIp": "10.8.0.0/16"}]) == interfaces
+    for service in ("s3", "dynamodb"):
+        assert reachable(PrefixListIds=[{"PrefixListId": lists[service]}]) == [service]
+    assert reachable(IpRanges=[{"CidrIp": f"{API_ADDRESS}/32"}]) == ["sts"]
 
 
 def test_without_an_endpoint_a_call_needs_the_internet(network: Network) -> None:

@@ -56,7 +56,7 @@ def test_node_without_a_route_reaches_the_api_alone_where_its_vpc_has_endpoints(
     lonely = instance(6, groups=("sg-2",), public="198.18.0.6", internet=None)
     rules = render_rules(Inventory(instances=(lonely,), security_groups=()), "vpc-1", endpoint_source="192.0.2.129")
     allowed = f"ip saddr @nodes ip daddr {API_ADDRESS} meta l4proto tcp accept"
-    assert rules.index("jump ingress") < rules.index(allowed) < rules.index("ip saddr != @connected drop")
+    assert rules.index(allowed) < rules.index("jump egress") < rules.index("ip saddr != @connected drop")
     assert "oifname igw ip saddr 10.0.0.6 snat ip to 192.0.2.129" in rules
 
 
