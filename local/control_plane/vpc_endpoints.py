@@ -140,7 +140,7 @@ def _covers(rule: SecurityGroupRule, block: IPv4Network) -> bool:
 
 def _subnets(endpoint: VPCEndPoint) -> list[IPv4Network]:
     """Return the blocks in which an interface endpoint has its addresses, which the local AWS does not choose."""
-    return [IPv4Network(endpoint.ec2_backend.get_subnet(name).cidr_block) for name in endpoint.subnet_ids]
+    return [IPv4Network(endpoint.ec2_backend.get_subnet(name).cidr_block) for name in endpoint.subnet_ids or []]
 
 
 def _listed_blocks(backend: EC2Backend, service_name: str) -> list[IPv4Network]:
