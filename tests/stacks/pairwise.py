@@ -51,6 +51,7 @@ PARAMETERS: Final[dict[str, list[dict[str, Any]]]] = {
     "zones": [{}, {"zones": ("us-west-2b", "us-west-2c")}],
     "hardened": [{}, {"hardened": True, "kms_key": _KEY}],
     "key": [{}, {"kms_key": _KEY}],
+    "egress": [{}, {"egress": ("10.0.0.0/8", "pl-63a5400a")}],
     "flow logs": [{}, {"flow_logs": True}],
     "boundary": [{}, {"permissions_boundary": "team-limit"}],
     "bucket": [{}, {"bucket": "kept-by-an-earlier.cluster"}],
