@@ -21,6 +21,8 @@ def command(selection: Selection) -> int:
     try:
         cluster = resolve_cluster(selection, clients)
     except NoClusterError as error:
+        if selection.cluster is not None:
+            raise
         raise NoClusterError(f"{error}; the policy names the table that a deploy creates") from error
     _, partition, _, _, account, _ = clients.sts.get_caller_identity()["Arn"].split(":", 5)
     scope = AwsScope(partition=partition, region=clients.region, account=account)
