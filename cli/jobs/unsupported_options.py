@@ -54,7 +54,7 @@ REPLACEMENTS: Final = {
     "--idle-minutes-to-autostop": f"the setting idle_stop pauses an idle cluster, as in: {DEPLOY} idle_stop=30m",
     "--down": ADVICE_BY_WORD["autodown"],
 }
-"""What to write in place of each option."""
+"""Replacement for each option, in the words of this command."""
 GIVEN: Final = "unsupported options"
 """Key of the context's values under which the given options are collected."""
 
